@@ -68,7 +68,8 @@ def main(argv):
         device_memory.take(args.config.device.memory_fraction)
     with process_flags.joined():
         workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())
-        with process_flags.redirected_output(distributed.own_folder(workdir)):
+        output = process_flags.redirected_output(distributed.own_folder(workdir))
+        with process_flags.watched(workdir), output:
             train(args.config, workdir, args.accept_changes)
 
 

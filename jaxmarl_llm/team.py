@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxmarl_llm import adapters
 from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.policy.fused import choice
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
@@ -168,6 +169,15 @@ def _copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
     return jax.tree.map(lambda x: jnp.stack([x] * agents), params)
 
 
+def attending(policy, sampling_dtype, asked: str, device: jax.Device, layout: Layout = ONE_DEVICE) -> tuple:
+    """The policy, and its sampler with another dtype, with the kernels of a device; see `policy.fused.choice`."""
+    choose = functools.partial(choice.choose, asked, policy.config, device=device, mesh=layout.mesh)
+    policy = policy.clone(kernel=choose(policy.dtype))
+    if sampling_dtype == policy.dtype:
+        return policy, policy
+    return policy, policy.clone(dtype=sampling_dtype, kernel=choose(sampling_dtype))
+
+
 def build(
     models: dict[str, LoadedModel],
     agent_models: dict[str, str],
@@ -183,6 +193,7 @@ def build(
     sampling_dtype: str | None = None,
     layout: Layout = ONE_DEVICE,
     experts: Mapping[str, Any] | None = None,
+    attention: str = "auto",
 ) -> Team:
     """Group agents by model and give them parameters.
 
@@ -199,6 +210,7 @@ def build(
       layout: where the arrays are placed; every stack gets its own by number of agents and heads.
       experts: by model name, the `experts.Expert` that answers in place of a model; None for one that is not
         needed, for example where only local agents are exported.
+      attention: what attends, see `policy.fused.choice.choose`.
 
     Raises:
       ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
@@ -238,8 +250,9 @@ def build(
         stops = model.tokenizer.stop_sequences(stop) if stop else ()
         dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
         unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
+        device = jax.devices()[0] if layout.mesh is None else layout.mesh.devices.flat[0]
         policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
-        sampler = policy.clone(dtype=dtype)
+        policy, sampler = attending(policy, dtype, attention, device, layout)
         stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
         stack = on_platform(stack, jax.default_backend())
         base = base if stack_layout.mesh is None else stack_layout.place(base)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from absl import app, flags
 
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils import distributed, presence
 
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
 
@@ -46,6 +46,30 @@ def joined() -> Iterator[None]:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+
+
+@contextlib.contextmanager
+def watched(folder) -> Iterator[None]:
+    """Let the processes of a run watch each other; one that fails or falls silent is named on standard error.
+
+    ``folder``: of the run, which all see. With one process nothing happens.
+    """
+    if not distributed.is_distributed():
+        yield
+        return
+    process, processes = distributed.place()
+
+    def complain(sentence: str) -> None:
+        print(f"process {process}: {sentence}", file=sys.stderr, flush=True)
+
+    with presence.Presence(folder, process, processes, complain) as signs:
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, entry.EXPECTED):  # others are perhaps the reason, and this process ends
+                for sentence in signs.lost():
+                    complain(sentence)
+            raise
 
 
 @contextlib.contextmanager

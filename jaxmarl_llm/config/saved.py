@@ -16,6 +16,7 @@ from jaxmarl_llm.utils import files, formats
 
 # What fields stand for that were added later, where it is not their default.
 BEFORE: dict[str, Any] = {
+    "policy.attention": "xla",  # there was no other
     "task.cooperation": "paper",  # main's text decided before there was a choice
     "task.parsing": "paper",  # only functions of the agreed names were taken out of an answer
     "model_options.dtype": "float32",  # every model was

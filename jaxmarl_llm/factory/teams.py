@@ -11,7 +11,8 @@ from jaxmarl_llm.chat import roles
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
-from jaxmarl_llm.factory import built_models, chat_options, hardware, randomness, training
+from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, training
+from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -53,6 +54,17 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     return model.replace(tokenizer=tokenizer)
 
 
+def _architecture(config, name: str) -> PolicyConfig:
+    """The sizes of a model of the team, without the weights of one that has files."""
+    if name in built_models.BUILDERS:
+        return load_model(config, name, on_host=True).policy.config
+    try:
+        return weights.architecture(name)
+    except ValueError as error:
+        field = "team.models" if config.team.models else "model"
+        raise UserError(f"{field}: {error}") from error
+
+
 def build_team(config, devices=None, speakers=None) -> team_lib.Team:
     """Load every model once and build the team, on all devices or on these.
 
@@ -63,7 +75,12 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
     experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
     where = layout(config, devices)  # before anything is loaded: it may be refused
     on_host = where.mesh is not None
-    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
+    local = [name for name in dict.fromkeys(names) if name not in experts]
+    if where.mesh is not None:
+        mesh_checks.check_rows(config)
+        for name in local:
+            mesh_checks.check(config, name, _architecture(config, name))
+    models = {name: load_model(config, name, on_host) for name in local}
     chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
@@ -88,6 +105,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
         experts=experts,
+        attention=config.policy.attention,
     )
 
 

@@ -5,6 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from jaxmarl_llm.policy.fused import merge
+from jaxmarl_llm.policy.fused.seen import Seen
+
 
 def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
     """Softmax attention of every query to the blocks and to the call's own tokens, as if they were one.
@@ -17,7 +20,8 @@ def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
       q_RLQH: queries of Q heads, rotated, not scaled.
       own: keys and values (R, L, K, H) of this call; Q is a multiple of K.
       blocks: keys (B, K, H, S) and values (B, K, S, H) of earlier tokens, where B divides R.
-      visible: masks of `cache.visibility`, for the blocks and then for ``own``.
+      visible: masks of `cache.visibility`, for the blocks and then for ``own``; or `Seen`, then a kernel does
+        the same without writing the scores.
       query_width: scores are divided by its root; None: H.
 
     Returns:
@@ -26,6 +30,9 @@ def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
     rows, length, n_heads, width = q_RLQH.shape
     k_own, v_own = own
     scale = (query_width or width) ** -0.5
+    if isinstance(visible, Seen):
+        out = merge.attend(q_RLQH, own, blocks, visible, scale)
+        return out.reshape(rows, length, n_heads * width)
     if not blocks:
         out = jax.nn.dot_product_attention(q_RLQH, k_own, v_own, mask=visible[0][:, None], scale=scale)
         return out.reshape(rows, length, n_heads * width)

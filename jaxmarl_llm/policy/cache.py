@@ -2,7 +2,7 @@
 
 Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``
 and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions,
-so left-padded prompts need no other mask. The cache keeps all keys, also those that have left a window.
+so prompts padded on either side need no other mask. The cache keeps all keys, also those that have left a window.
 """
 
 import functools

@@ -17,6 +17,7 @@ from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.policy.attention import attend
 from jaxmarl_llm.policy.cache import Cache, visibility
 from jaxmarl_llm.policy.config import PolicyConfig
+from jaxmarl_llm.policy.fused.seen import Kernel, seen
 from jaxmarl_llm.utils.errors import UserError
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
@@ -132,7 +133,8 @@ def _view(views, kind):
     """What attention in a layer reads of the positions: rotary tables, and masks of visible keys.
 
     Args:
-      views: these of every kind of layer, in the order of `PolicyConfig.kinds`.
+      views: these of every kind of layer, in the order of `PolicyConfig.kinds`; `Seen` in place of masks for
+        a kernel.
       kind: which; an array where layers are scanned, None where there is only one.
     """
     if kind is None or isinstance(kind, int):
@@ -156,6 +158,9 @@ class Policy(nn.Module):
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
     used; it may change where they are placed, but not their values.
 
+    With ``kernel`` calls of more than one token attend by it (`attention.attend`). All rows of tokens, and of the
+    cache's blocks, must then be padded on the right: their tokens come first, in the order of their positions.
+
     ``unused_ids``: ranges (first, end) of ids that are no token of the tokenizer, as in a vocabulary that was filled
     up to a round size. Nobody draws them: their logits are -1e30.
     """
@@ -166,6 +171,7 @@ class Policy(nn.Module):
     apart: bool = False
     fetch: Callable | None = None
     pad_row_fixed: bool = False
+    kernel: Kernel | None = None
     unused_ids: tuple[tuple[int, int], ...] = ()
 
     def setup(self):
@@ -242,7 +248,10 @@ class Policy(nn.Module):
         rotary = [rope_lib.tables(rope, self.config.head_dim, positions_BL) for rope, _ in kinds]
         x_BLD = self._embedded(tokens_BL)
         blocks = tuple((block.k_YBKHS, block.v_YBKSH) for block in cache.blocks)
-        visible = [visibility(positions_BL, cache, segments_BL, window) for _, window in kinds]
+        if self.kernel is not None and tokens_BL.shape[1] > 1:
+            visible = [seen(cache, segments_BL, self.kernel)]
+        else:
+            visible = [visibility(positions_BL, cache, segments_BL, window) for _, window in kinds]
         views = tuple(zip(rotary, visible, strict=True))
         if not self.apart:
             kind_Y = jnp.array(self.config.kind_Y) if len(kinds) > 1 else None

@@ -13,7 +13,7 @@ from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
 from jaxmarl_llm.rollout.counterfactuals import SecondRollout
-from jaxmarl_llm.runs import final_table, plan_table, run_evaluations, summaries
+from jaxmarl_llm.runs import by_process, final_table, plan_table, run_evaluations, summaries
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import compile_times, console, distributed
@@ -88,7 +88,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     tokens = forest_metrics.tokens(forest) if drawn else 0
     metrics |= {"seconds": seconds, "cpu_seconds": time.process_time() - cpu_started}
     metrics |= {"tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
-    return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
+    metrics |= run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
+    return metrics | by_process.metrics(metrics)
 
 
 def run_to_end(config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None]) -> dict:
@@ -116,7 +117,7 @@ def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
     config = run.config
     console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
     run_evaluations.before(run)
-    steps, compiles = config.train.steps, compile_times.of_process()
+    steps, compiles, slow = config.train.steps, compile_times.of_process(), by_process.SlowHosts()
     with console.ProgressDisplay(steps, done=run.schedule.start, compiles=compiles) as display:
         run.display = display
         for step in run.steps_left():
@@ -127,6 +128,8 @@ def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
             run.log(step, metrics)
             total = run.spending.expected_steps(step + 1, config.train.steps)
             display.update(step + 1, summaries.headline(metrics, run.team.agents), total)
+            if line := slow.line(metrics):
+                display.print(line)
             run.check_finite(step, metrics)
             for line in run_evaluations.test_at_budgets(run, step + 1):
                 display.print(line)

@@ -213,7 +213,7 @@ def _features(policy, variables, read, rows: Rows) -> jax.Array:
     """Features (M, W, D) that predict each token of some rows; ``read`` is what `prefill` returned."""
     last_BD, cache = read
     prompt_M = rows.prompt_M
-    lengths_B = cache.recent.positions_BS[:, -1] + 1
+    lengths_B = cache.recent.positions_BS.max(-1) + 1
     positions_MW = jnp.where(
         rows.offsets_MW < 0, -1, _of_rows(lengths_B, prompt_M)[:, None] + rows.offsets_MW
     )

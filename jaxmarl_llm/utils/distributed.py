@@ -10,6 +10,7 @@ import functools
 import pathlib
 import pickle
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 AUTO = "auto"
 HEARTBEAT_SECONDS = 30  # a process without a heartbeat for so long counts as dead
+_WAITED: list[float] = []  # seconds of each `gather` until all were there
 SMALLEST = 1 << 12  # bytes; messages grow by powers of two, because every size is a compilation
 
 
@@ -52,6 +54,11 @@ def is_main() -> bool:
     return _index() == 0
 
 
+def place() -> tuple[int, int]:
+    """The number of this process, from 0, and how many there are."""
+    return _index(), sys.modules["jax"].process_count() if is_distributed() else 1
+
+
 def own_folder(folder: pathlib.Path) -> pathlib.Path:
     """Folder of files that a process writes for itself: ``folder`` for the first, else a subfolder."""
     return folder if is_main() else folder / f"process{_index()}"
@@ -69,8 +76,9 @@ def gather(thing: Any) -> list:
     import numpy as np
     from jax.experimental import multihost_utils
 
-    data = np.frombuffer(pickle.dumps(thing), np.uint8)
+    data, started = np.frombuffer(pickle.dumps(thing), np.uint8), time.perf_counter()
     sizes = np.ravel(multihost_utils.process_allgather(np.array([data.size])))
+    _WAITED.append(time.perf_counter() - started)
     room = SMALLEST
     while room < sizes.max():
         room *= 2
@@ -78,6 +86,13 @@ def gather(thing: Any) -> list:
     padded[: data.size] = data
     gathered = multihost_utils.process_allgather(padded)
     return [pickle.loads(row[:size].tobytes()) for row, size in zip(gathered, sizes, strict=True)]
+
+
+def waited() -> float:
+    """Seconds that this process has waited for others to come to `gather`, since the last call."""
+    seconds = sum(_WAITED)
+    _WAITED.clear()
+    return seconds
 
 
 def any_process(yes: bool) -> bool:

@@ -6,10 +6,11 @@ read them, `hf_config`, `hf_rope` and `hf` translate between Hugging Face's name
 `random_weights` and `word_model` need no files.
 """
 
-from jaxmarl_llm.weights.loading import LoadedModel, in_dtype, load, save
+from jaxmarl_llm.weights.loading import LoadedModel, architecture, in_dtype, load, save
 
 __all__ = [
     "LoadedModel",
+    "architecture",
     "in_dtype",
     "load",
     "save",

@@ -70,6 +70,11 @@ def in_dtype(params: dict, dtype=None, at_least=None) -> dict:
     return jax.tree.map(lambda x: dtypes.cast(x, dtypes.widened(x.dtype, at_least)), held)
 
 
+def architecture(name_or_path: str = model_files.DEFAULT) -> PolicyConfig:
+    """The sizes of a model of `load`, whose weights are not read; its errors for what is no model."""
+    return _config(model_files.find(name_or_path))
+
+
 def save(model: LoadedModel, folder) -> None:
     """Write ``model`` as a Hugging Face folder that `transformers` and `load` read, in its parameters' dtype.
 

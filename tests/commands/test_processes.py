@@ -12,6 +12,7 @@ import pytest
 import smoke_runs
 import tiny
 
+from jaxmarl_llm import metrics
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils import distributed
 
@@ -86,6 +87,9 @@ def test_two_processes_do_what_one_does(one, tmp_path, compiled):
     assert "iterations" in (folder / "process1" / "output.txt").read_text()
     for row, other in zip(rows, smoke_runs.rows(folder / "process1"), strict=True):
         assert_alike(row, other)
+    # Every process's seconds are in the rows of all, and how long it waited for the others.
+    raw = metrics.read_metrics(folder)[0]
+    assert {"process0/seconds/score", "process1/seconds/score", "process1/seconds/waiting"} <= raw.keys()
     assert (folder / "config.json").is_file() and not (folder / "process1" / "config.json").exists()
     transcripts = sorted(path.name for path in (one / "transcripts").iterdir())
     assert sorted(path.name for path in (folder / "transcripts").iterdir()) == transcripts
@@ -109,6 +113,7 @@ def test_the_death_of_one_ends_the_run_and_it_resumes(one, tmp_path, compiled):
     second.send_signal(signal.SIGKILL)
     (code, output), (killed, _) = ends((first, second), limit=120)
     assert killed == -signal.SIGKILL and code != 0, output
+    assert f"process 1 on host {socket.gethostname()} (pid {second.pid}) has given no sign of life" in output
     assert not (folder / "summary.json").exists() or "after" not in smoke_runs.summary(folder)
     (code, output), (other_code, other_output) = ends(start_two(folder, compiled))
     assert (code, other_code) == (0, 0), output + other_output

@@ -18,6 +18,7 @@ from jaxmarl_llm.factory import teams, training
 # Metrics that differ from run to run: by the clock, and the executor's by what its cache still knew.
 CLOCKED = (
     "seconds", "cpu_seconds", "memory/", "tokens_per_s", "executor/", "eval_executor/", "eval/speed/", "test/speed/",
+    "process0/", "process1/",
 )  # fmt: skip
 # On top of configs/coding.py:smoke, whose random models never write Python and always get 0: a reward that
 # depends on the text and makes them learn.

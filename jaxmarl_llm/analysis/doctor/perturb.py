@@ -24,6 +24,8 @@ from jaxmarl_llm.update.packing import Rows
 class Perturbed:
     """A policy that adds ``perturbation``, of the same shape, to its features."""
 
+    kernel = None  # tokens stay where they are
+
     def __init__(self, policy, perturbation: jax.Array):
         self._policy, self._perturbation = policy, perturbation
 
@@ -58,6 +60,7 @@ def microbatch_gradients(
     """Gradients of the first ``most`` micro-batches that hold completions, on the host, with agent axis N."""
     if packed.agents is not None:
         stack, trainable = stack.subset(packed.agents, trainable)
+    stack = dataclasses.replace(stack, policy=stack.policy.clone(kernel=None))
     steps, _, shards = packed.prompts_XNDBP.shape[:3]
     for x, d, z in np.ndindex(steps, shards, packed.rows.tokens_MW.shape[1]):
         rows = jax.tree.map(lambda leaf, x=x, d=d, z=z: leaf[x, z, :, d], packed.rows)

@@ -14,11 +14,11 @@ from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
 from jaxmarl_llm.config import agent_settings, programs, remote, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.evaluation import sizes
-from jaxmarl_llm.factory import systems, training
+from jaxmarl_llm.factory import mesh_checks, systems, training
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
-from jaxmarl_llm.team import Stack, on_platform
+from jaxmarl_llm.team import Stack, attending, on_platform
 from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
 
@@ -75,11 +75,14 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
             f"sampling.max_prompt_tokens + max_new_tokens = {needed} is more than the context of {name!r}, "
             f"{policy.config.max_positions} tokens"
         )
+    mesh_checks.refuse_uncut(config.mesh.model, name, policy.config)
     stack_layout = layout.for_stack(len(agents), policy.config)
     policy = stack_layout.policy(policy)
     c = config.team
     scale = c.alpha / c.rank if c.mode == "adapters" else 1.0
-    sampler = policy.clone(dtype=jnp.dtype(config.sampling.dtype or policy.dtype))
+    # As `team.build` does on such devices.
+    dtype = jnp.dtype(config.sampling.dtype or policy.dtype)
+    policy, sampler = attending(policy, dtype, config.policy.attention, devices[0], layout)
     # No tokenizer is read: which token ends a completion changes no shape.
     stack = Stack(agents, policy, (0,), c.mode, scale, (), sampler, stack_layout)
     loss = training.loss_config(config)
@@ -232,8 +235,9 @@ def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
 def limits(config) -> search.Limits:
     """Bounds of the search for settings."""
     names = [name for name in remote.names(config) if not remote.is_remote(name)]
-    heads = math.gcd(*(models.policy_config(name).n_heads for name in names))
-    return search.Limits(agents=len(config.team.agents), heads=heads)
+    policies = [models.policy_config(name) for name in names]
+    divided = math.gcd(*(number for policy in policies for number in (policy.n_heads, policy.d_ff)))
+    return search.Limits(agents=len(config.team.agents), divided=divided)
 
 
 def _field(config, path: str):

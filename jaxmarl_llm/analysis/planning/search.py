@@ -22,10 +22,10 @@ class Settings(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Bounds of a search: agents of the team, and heads that ``model`` must divide."""
+    """Bounds of a search: agents of the team, and what ``model`` must divide of heads and feed-forward."""
 
     agents: int
-    heads: int
+    divided: int
 
 
 class FittingSettings(NamedTuple):
@@ -106,7 +106,7 @@ def meshes(start: Settings, limits: Limits) -> Iterator[Settings]:
         (agent, data, devices // agent // data)
         for agent in _divisors(devices)
         for data in _divisors(devices // agent)
-        if limits.agents % agent == 0 and limits.heads % (devices // agent // data) == 0
+        if limits.agents % agent == 0 and limits.divided % (devices // agent // data) == 0
     ]
     options = [start._replace(agent=a, data=d, model=m, fsdp=f)
                for a, d, m in shapes for f in (False, True) if d > 1 or not f]  # fmt: skip

@@ -145,7 +145,7 @@ def test_what_a_compiler_asked_for_is_read():
 
 
 START = search.Settings("full", "dots", prompts=2, tokens=256, agent=1, data=4, model=1, fsdp=False)
-LIMITS = search.Limits(agents=2, heads=4)
+LIMITS = search.Limits(agents=2, divided=4)
 
 
 def _search(fits, tries=100):

@@ -1,0 +1,46 @@
+"""What a mesh cuts of a model, known from its sizes: what would be whole on every device is refused or said."""
+
+import logging
+
+from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils.errors import UserError
+
+
+def refuse_uncut(model: int, name: str, policy: PolicyConfig) -> None:
+    """Refuse a number of devices, ``mesh.model``, that does not divide a model's attention or feed-forward.
+
+    Raises:
+      UserError: naming the field, its value, and the numbers that divide.
+    """
+    for number, what in ((policy.n_heads, "attention heads"), (policy.d_ff, "numbers of the feed-forward")):
+        if number % model:
+            allowed = [n for n in range(1, 2 * model) if policy.n_heads % n == policy.d_ff % n == 0]
+            raise UserError(
+                f"mesh.model={model} does not divide the {number} {what} of {name!r}, and every device would "
+                f"compute all of them; allowed near it: {', '.join(map(str, allowed))}"
+            )
+
+
+def check(config, name: str, policy: PolicyConfig) -> None:
+    """`refuse_uncut`, and warn of what else of a model is whole on every device."""
+    model = config.mesh.model
+    refuse_uncut(model, name, policy)
+    for number, what in (
+        (policy.n_kv_heads, "key/value heads"),
+        (policy.vocab_size, "words of the vocabulary"),
+    ):
+        if number % model:
+            logging.warning(
+                "mesh.model=%d does not divide the %d %s of %r: every device holds all of them",
+                model, number, what, name,
+            )  # fmt: skip
+
+
+def check_rows(config) -> None:
+    """Warn of a mesh that divides an iteration into more parts than it has problems."""
+    data, problems = config.mesh.data, config.train.prompts
+    if data > problems:
+        logging.warning(
+            "mesh.data=%d, and an iteration has train.prompts=%d problems: %d of its parts draw answers that nobody "
+            "reads, and wait while the others learn", data, problems, data - problems,
+        )  # fmt: skip
