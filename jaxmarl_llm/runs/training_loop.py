@@ -34,6 +34,7 @@ def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
         long_prompts=config.sampling.long_prompts,
         prompt_sizes=run.prompt_sizes,
         timer=timer,
+        engine=run.engine,
     )
 
 
@@ -43,7 +44,8 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     Number 1 and more are further draws, of other items and with keys of their own.
     """
     config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
-    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer), run.draw_keys(step, number)
+    rollout = functools.partial(rollout_of(run, ids, timer), step=step)
+    key, counterfactual_key = run.draw_keys(step, number)
     forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:
         return forest
@@ -88,7 +90,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     tokens = forest_metrics.tokens(forest) if drawn else 0
     metrics |= {"seconds": seconds, "cpu_seconds": time.process_time() - cpu_started}
     metrics |= {"tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
-    return metrics | run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
+    metrics |= run.services.executor_metrics() | run.services.expert_metrics() | run.engine.metrics()
+    return metrics | run.timer.collect()
 
 
 def run_to_end(config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None]) -> dict:
