@@ -60,11 +60,15 @@ def _addresses(servers) -> list[str]:
     """What is wrong with the addresses."""
     given = tuple(servers)
     if not given:
-        return ["engine.servers=(): engine.kind='completions' needs one or more, such as ('http://gpu1:8000',)"]
+        return [
+            "engine.servers=(): engine.kind='completions' needs one or more, such as ('http://gpu1:8000',)"
+        ]
     for url in given:
         parts = urlsplit(url) if type(url) is str else None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _port(parts):
-            return [f"engine.servers={given!r}: {url!r} is no address; allowed: http://<host>:<port> or https"]
+            return [
+                f"engine.servers={given!r}: {url!r} is no address; allowed: http://<host>:<port> or https"
+            ]
         if parts.username or parts.password or parts.query or parts.fragment:
             return ["engine.servers: an address holds a user, a password, a query or a fragment; a key belongs into "
                     "the environment variable of engine.key_variable"]  # fmt: skip
@@ -96,5 +100,7 @@ def _truncations(config: ConfigDict, where: str) -> list[str]:
         used = [name for name in rules if own[name] != kept[name]]
         if len(used) > 1:
             shown = ", ".join(f"{place or 'sampling.'}{name}={own[name]}" for name in used)
-            return [f"{shown}: {where} allows one of top_k, top_p and min_p, servers combine them in another way"]
+            return [
+                f"{shown}: {where} allows one of top_k, top_p and min_p, servers combine them in another way"
+            ]
     return []

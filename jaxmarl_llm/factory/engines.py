@@ -27,7 +27,9 @@ def opened(config, folder) -> Iterator[Engine]:
         yield LOCAL
         return
     if distributed.is_distributed():
-        raise UserError(f"engine.kind={config.engine.kind!r}: allowed is one process, the servers are the others")
+        raise UserError(
+            f"engine.kind={config.engine.kind!r}: allowed is one process, the servers are the others"
+        )
     c, folder = config.engine, pathlib.Path(folder).resolve()
     how = dict(timeout=c.timeout_seconds, retries=c.retries, key_variable=c.key_variable)
     servers = [Server(url, **how) for url in c.servers]

@@ -170,9 +170,7 @@ def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
     )
 
 
-def _turn(
-    pending: PendingRequest, g: int, drawn: Drawn, n: int, row: int, texts: Sequence[str]
-) -> Turn:
+def _turn(pending: PendingRequest, g: int, drawn: Drawn, n: int, row: int, texts: Sequence[str]) -> Turn:
     """The turn of sample g of a request, which is in row ``row`` of agent n."""
     samples = drawn.samples
     length = int(samples.lengths_NR[n, row])

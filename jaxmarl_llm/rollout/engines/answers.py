@@ -122,12 +122,16 @@ def read(answer: Any, wanted: Wanted) -> list[Completion]:
         raise UserError(f"the answer is of {answer.get('model')!r}, not of the adapters {wanted.name!r}")
     choices = answer["choices"]
     if len(choices) != wanted.samples:
-        raise UserError(f"the answer has {len(choices)} completions, not the {wanted.samples} that were wanted")
+        raise UserError(
+            f"the answer has {len(choices)} completions, not the {wanted.samples} that were wanted"
+        )
     if not all(isinstance(choice, dict) for choice in choices):
         raise UserError("the answer has a completion that is no object")
     by_index = {choice.get("index"): choice for choice in choices}
     if set(by_index) != set(range(wanted.samples)):
-        raise UserError(f"the answer has completions of index {[c.get('index') for c in choices]}, not each once")
+        raise UserError(
+            f"the answer has completions of index {[c.get('index') for c in choices]}, not each once"
+        )
     return [_completion(by_index[g], wanted) for g in range(wanted.samples)]
 
 
@@ -139,7 +143,9 @@ def _completion(choice: dict, wanted: Wanted) -> Completion:
         raise UserError("the answer has no token ids; the server must know return_token_ids")
     if not all(map(words.has, tokens)):
         odd = next(token for token in tokens if not words.has(token))
-        raise UserError(f"the answer has the token id {odd!r}, which is none of the vocabulary's {words.size}")
+        raise UserError(
+            f"the answer has the token id {odd!r}, which is none of the vocabulary's {words.size}"
+        )
     if len(tokens) > limit:
         raise UserError(f"the answer has a completion of {len(tokens)} tokens, the limit is {limit}")
     read_back = choice.get("prompt_token_ids")

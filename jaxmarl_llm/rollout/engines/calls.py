@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class Lines:
-    """The open connections of a batch of calls. `end` closes them all, and `close_overdue` those past their deadline."""
+    """The open connections of a batch of calls: `end` closes all, `close_overdue` those past their deadline."""
 
     def __init__(self) -> None:
         self._lock, self.ended = threading.Lock(), threading.Event()
@@ -87,6 +87,10 @@ class Server:
         self._key_variable = key_variable
         self.repeated = 0  # attempts after a failure
 
+    def waits(self) -> list[float]:
+        """Seconds before each further attempt, of about double length from one to the next."""
+        return [min(FIRST_WAIT * 2**n, LONGEST_WAIT) * random.uniform(0.75, 1) for n in range(self._retries)]
+
     def call(
         self, lines: Lines, path: str, body: Any = None, *, once: bool = False, timeout: float | None = None
     ) -> Answer:
@@ -97,18 +101,17 @@ class Server:
         Raises:
           UserError: naming server and cause, if no attempt got an answer that is JSON.
         """
-        retries = 0 if once else self._retries
-        for taken in range(retries + 1):
+        taken = 1
+        for wait in [None] if once else [*self.waits(), None]:
             outcome = self._attempt(lines, path, body, timeout or self._timeout)
             if isinstance(outcome, Answer):
                 return outcome
-            if not outcome.retry or taken == retries or lines.ended.is_set():
+            if not outcome.retry or wait is None or lines.ended.is_set():
                 break
-            self.repeated += 1
-            wait = outcome.wait or min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
+            self.repeated, taken = self.repeated + 1, taken + 1
             logging.warning("%s: %s; trying again in %.1f s", self.url, outcome.reason, wait)
             lines.ended.wait(wait)
-        attempts = f" (attempts: {taken + 1})" if taken else ""
+        attempts = f" (attempts: {taken})" if taken > 1 else ""
         raise UserError(
             f"the server {self.url} of engine.servers: {outcome.reason}{attempts}; nothing of this is learned "
             "from, and the same command goes on once it answers"
@@ -126,14 +129,20 @@ class Server:
         except (OSError, http.client.HTTPException) as error:
             late = time.monotonic() >= deadline or isinstance(error, TimeoutError)
             name = type(error).__name__
-            reason = f"no answer within {timeout:g} s" if late else f"no connection, or a broken one ({name}: {error})"
+            reason = (
+                f"no answer within {timeout:g} s"
+                if late
+                else f"no connection, or a broken one ({name}: {error})"
+            )
             outcome = Failure(reason)
         if isinstance(outcome, Failure):
             reason = " ".join(hide(outcome.reason, key).split())
             return outcome._replace(reason=reason[:_LONGEST_REASON])
         return outcome
 
-    def _exchange(self, lines: Lines, path, body, key: str, deadline: float, timeout: float) -> Answer | Failure:
+    def _exchange(
+        self, lines: Lines, path, body, key: str, deadline: float, timeout: float
+    ) -> Answer | Failure:
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, CONNECT))

@@ -5,10 +5,6 @@ Of one base model, which the servers serve; adapters go there after every update
 
 import functools
 import hashlib
-import logging
-import threading
-import time
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,38 +12,21 @@ import jax
 import numpy as np
 
 from jaxmarl_llm import sampling
-from jaxmarl_llm.rollout.engines import adapter_store, agreement, answers
-from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore, AgentAdapters
+from jaxmarl_llm.rollout.engines import agreement, answers
+from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.answers import Completion, Vocabulary, Wanted
 from jaxmarl_llm.rollout.engines.calls import Lines, Server, together
+from jaxmarl_llm.rollout.engines.publishing import Publisher
 from jaxmarl_llm.rollout.engines.types import Drawn, Published
 from jaxmarl_llm.sampling import SamplingParams, stop_sequences
 from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
-KEPT = 3  # versions of an agent's adapters that servers hold: of an update under way, its draws, an evaluation
 COMPARED = 2  # completions of each agent whose log-probabilities are compared, at least one of every server
 SURE = 1e-3  # nats: what the only token that top_k=1 leaves may be away from log-probability 0
 PROBED = 8  # tokens of the request that shows which log-probabilities a server gives
-CLOSING = 5.0  # seconds that a server has for each call at the end of a run
 _NOT_KNOWN = 404
-
-
-class _Known(NamedTuple):
-    """What servers hold of a member: its agents, weak references to the arrays, versions and names by agent."""
-
-    agents: tuple[str, ...]
-    leaves: tuple[weakref.ref, ...]
-    versions: Mapping[str, str]
-    names: Mapping[str, str]
-
-    def holds(self, member: Member, trainable: Any) -> bool:
-        """Whether these very arrays are published."""
-        leaves = jax.tree.leaves(trainable)
-        if self.agents != member.stack.agents or len(leaves) != len(self.leaves):
-            return False
-        return all(old() is new for old, new in zip(self.leaves, leaves, strict=True))
 
 
 class _Job(NamedTuple):
@@ -71,90 +50,22 @@ class CompletionsEngine:
     """
 
     def __init__(self, servers: Sequence[Server], store: AdapterStore, *, parallel: int, max_gap: float):
-        self._servers, self._store = tuple(servers), store
+        self._servers, self._publisher = tuple(servers), Publisher(servers, store)
         self._parallel, self._max_gap = parallel * len(self._servers), max_gap
-        self._lock = threading.Lock()
-        self._known: list[_Known] = []  # the one used last at the end
         self._probed = False
         self._gap, self._seconds, self._repeated = 0.0, 0.0, 0
 
     def open(self) -> None:
-        """Check that every server answers, and remove what an earlier process of the run left there.
-
-        UserError naming the server if one does not.
-        """
-        for server, known in zip(self._servers, self._on_all(_models), strict=True):
-            for name in known:
-                if name.startswith(self._store.prefix):
-                    together([functools.partial(_unload, server, name=name)], 1)
-        self._store.forget()
+        """Check that every server answers, and remove what an earlier process of the run left there."""
+        self._publisher.open()
 
     def close(self) -> None:
         """Remove the adapters from the servers, as far as they answer, and from the disk."""
-        names = {name for known in self._known for name in known.names.values()}
-        for server in self._servers:
-            try:
-                for name in names:
-                    _unload(server, Lines(), name=name, once=True)
-            except UserError as error:
-                logging.warning("adapters stay at %s: %s", server.url, error)
-        for name in names:
-            self._store.remove(name)
-        self._known = []
+        self._publisher.close()
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
-        """See `Engine.publish`. Every server has loaded the adapters when it returns.
-
-        The oldest versions are removed, so that `KEPT` of each agent stay.
-        """
-        if member.remote:
-            return Published(member, trainable)
-        if member.stack.mode != "adapters":
-            raise UserError(f"team.mode={member.stack.mode!r}: an engine of servers is sent adapters only")
-        with self._lock:
-            held = next((known for known in self._known if known.holds(member, trainable)), None)
-            if held is None:
-                started = time.perf_counter()
-                held = self._publish(step, member, trainable)
-                self._seconds += time.perf_counter() - started
-            self._known = [known for known in self._known if known is not held] + [held]
-            self._drop_oldest(member)
-        return Published(member, trainable, held.versions, held.names)
-
-    def _publish(self, step: int, member: Member, trainable: Any) -> _Known:
-        """Have the servers load what they do not hold; equal adapters keep their name."""
-        agents, leaves = member.stack.agents, tuple(map(weakref.ref, jax.tree.leaves(trainable)))
-        own = [known for known in self._known if known.agents == agents]
-        names, versions = {}, {}
-        for adapters in adapter_store.of_member(member, trainable):
-            agent = adapters.agent
-            versions[agent] = adapters.version
-            same = [known.names[agent] for known in own if known.versions[agent] == adapters.version]
-            names[agent] = same[0] if same else self._store.name(step, adapters)
-            if not same:
-                self._load(names[agent], member, adapters)
-        # Copies of the same arrays, as of a rollout that is drawn early, are no version of their own.
-        self._known = [known for known in self._known if known.agents != agents or known.versions != versions]
-        return _Known(agents, leaves, versions, names)
-
-    def _load(self, name: str, member: Member, adapters: AgentAdapters) -> None:
-        """Write some adapters, and have every server load them."""
-        self._store.write(name, member, adapters)
-        self._on_all(functools.partial(_load, name=name, path=str(self._store.path(name))))
-
-    def _drop_oldest(self, member: Member) -> None:
-        """Remove versions of a member's adapters beyond the `KEPT` that were used last."""
-        own = [known for known in self._known if known.agents == member.stack.agents]
-        for old in own[:-KEPT]:
-            self._known = [known for known in self._known if known is not old]
-            used = {name for known in self._known for name in known.names.values()}
-            for name in set(old.names.values()) - used:
-                self._on_all(functools.partial(_unload, name=name))
-                self._store.remove(name)
-
-    def _on_all(self, call) -> list:
-        """``call(server, lines)`` of every server, in their order."""
-        return together([functools.partial(call, server) for server in self._servers], len(self._servers))
+        """See `Engine.publish`, and `Publisher.publish`."""
+        return self._publisher.publish(step, member, trainable)
 
     def draw(
         self,
@@ -216,7 +127,9 @@ class CompletionsEngine:
         never = Vocabulary(words.size, words.unused, ())
         for server in self._servers:
             wanted = jobs[0].wanted._replace(samples=1, params=params, vocabulary=never)
-            (one,) = together([functools.partial(_complete, jobs[0]._replace(server=server, wanted=wanted))], 1)
+            (one,) = together(
+                [functools.partial(_complete, jobs[0]._replace(server=server, wanted=wanted))], 1
+            )
             if np.abs(one[0].logprobs_L).max() > SURE:
                 raise UserError(
                     f"the server {server.url} of engine.servers: its log-probabilities are not those of the "
@@ -246,9 +159,10 @@ class CompletionsEngine:
 
     def metrics(self) -> dict[str, float]:
         """Since the last call: the greatest gap, seconds of publishing, and attempts that were repeated."""
-        repeated = sum(server.repeated for server in self._servers)
-        values = {"gap": self._gap, "publish_seconds": self._seconds, "repeated": repeated - self._repeated}
-        self._gap, self._seconds, self._repeated = 0.0, 0.0, repeated
+        seconds, repeated = self._publisher.seconds, sum(server.repeated for server in self._servers)
+        values = {"gap": self._gap}
+        values |= {"publish_seconds": seconds - self._seconds, "repeated": repeated - self._repeated}
+        self._gap, self._seconds, self._repeated = 0.0, seconds, repeated
         return {f"engine/{name}": float(value) for name, value in values.items()}
 
 
@@ -256,38 +170,6 @@ def _seed(key: jax.Array, agent: str, row: int) -> int:
     """A seed of 62 bits; requests of one draw get seeds that lie far apart."""
     data = np.asarray(jax.random.key_data(key)).tobytes() + f"{agent} {row}".encode()
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
-
-
-def _models(server: Server, lines: Lines) -> list[str]:
-    """Names of what a server serves, adapters among them."""
-    answer = server.call(lines, "/v1/models")
-    listed = answer.body.get("data") if isinstance(answer.body, dict) else None
-    if answer.status != 200 or not isinstance(listed, list):
-        raise UserError(
-            f"the server {server.url} of engine.servers lists no models (HTTP {answer.status}): is it an "
-            "OpenAI-compatible one, and the address without /v1?"
-        )
-    return [str(model.get("id")) for model in listed if isinstance(model, dict)]
-
-
-def _load(server: Server, lines: Lines, *, name: str, path: str) -> None:
-    """Have a server load the adapters in a folder; a name that it knows is loaded again."""
-    answer = server.call(lines, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
-    if answer.status == 400 and "already" in str(answer.body):
-        _unload(server, lines, name=name)
-        answer = server.call(lines, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
-    if answer.status != 200:
-        raise UserError(
-            f"the server {server.url} of engine.servers does not load the adapters in {path} (HTTP "
-            f"{answer.status}: {str(answer.body)[:200]}): it must see the folder under this path, and be started "
-            "with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
-        )
-
-
-def _unload(server: Server, lines: Lines, *, name: str, once: bool = False) -> None:
-    """Have a server forget some adapters, if it knows them."""
-    timeout = CLOSING if once else None
-    server.call(lines, "/v1/unload_lora_adapter", {"lora_name": name}, once=once, timeout=timeout)
 
 
 def _complete(job: _Job, lines: Lines) -> list[Completion]:
@@ -300,7 +182,9 @@ def _complete(job: _Job, lines: Lines) -> list[Completion]:
             "and the same command publishes them again"
         )
     if answer.status != 200:
-        raise UserError(f"{where}: HTTP {answer.status}: {str(answer.body)[:200]}; nothing of this is learned from")
+        raise UserError(
+            f"{where}: HTTP {answer.status}: {str(answer.body)[:200]}; nothing of this is learned from"
+        )
     try:
         return answers.read(answer.body, job.wanted)
     except UserError as error:

@@ -21,7 +21,8 @@ from jaxmarl_llm.rollout.engines import LOCAL, agreement, answers
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.answers import Completion, Vocabulary, Wanted
 from jaxmarl_llm.rollout.engines.calls import Lines, Server, together
-from jaxmarl_llm.rollout.engines.completions import KEPT, CompletionsEngine
+from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
+from jaxmarl_llm.rollout.engines.publishing import KEPT
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.utils import stopping
@@ -262,7 +263,8 @@ def test_agents_with_fewer_prompts(server, tmp_path):
 def test_a_whole_rollout_says_which_version_drew(server, tmp_path):
     task, engine = tiny.Task(total), engine_of([server], tmp_path)
     forest = rollout_of(task, engine=engine, step=2)
-    assert {turn.version for turn in forest.turns} == set(engine.publish(0, member(), member().trainable).versions.values())
+    published = engine.publish(0, member(), member().trainable)
+    assert {turn.version for turn in forest.turns} == set(published.versions.values())
     assert all("-v2-" in name for name in server.adapters)
     assert {turn.version for turn in rollout_of(task).turns} == {""}
     local = rollout_of(task, params=dataclasses.replace(PARAMS, temperature=0.0))
