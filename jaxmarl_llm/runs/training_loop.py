@@ -21,8 +21,9 @@ from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.utils.stopping import StopRequested
 
 
-def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
-    """`rollouts.run` on a batch of items; it takes a protocol, ``trainables`` and a ``key``."""
+def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., Forest]:
+    """`rollouts.run` on a batch of items, after ``step`` iterations; it takes a protocol, ``trainables`` and a ``key``.
+    """
     config = run.config
     return functools.partial(
         rollouts.run,
@@ -35,6 +36,7 @@ def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
         prompt_sizes=run.prompt_sizes,
         timer=timer,
         engine=run.engine,
+        step=step,
     )
 
 
@@ -44,8 +46,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     Number 1 and more are further draws, of other items and with keys of their own.
     """
     config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
-    rollout = functools.partial(rollout_of(run, ids, timer), step=step)
-    key, counterfactual_key = run.draw_keys(step, number)
+    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer, step), run.draw_keys(step, number)
     forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:
         return forest
