@@ -120,7 +120,7 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
         run.write_transcripts(step, forest, credit)
         protocol = FreshAnswers(run.task.prompts, partners)
         ids = randomness.batch_ids(config, run.task.items, step)
-        rollout, key = training_loop.rollout_of(run, ids, run.timer), run.key("fidelity", step)
+        rollout, key = training_loop.rollout_of(run, ids, run.timer, step), run.key("fidelity", step)
         fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)
         rows = fidelity.by_agent(forest, credit.advantages, credit.groups, rewards_RK)

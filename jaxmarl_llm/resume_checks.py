@@ -27,6 +27,9 @@ MAY_CHANGE = (
     # How the expert is called and what it may cost; its kind, model and max_tokens decide its answers.
     *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
+    # Which servers draw, and how they are called; whether servers draw decides the arithmetic.
+    *(f"engine.{name}" for name in ("servers", "adapter_folder", "key_variable", "timeout_seconds")),
+    *(f"engine.{name}" for name in ("retries", "parallel", "max_gap")),
     "mesh",  # the placement of arrays changes sums in their last digits only
     "device",  # how much memory is taken
     "log",  # what is shown and recorded

@@ -1,6 +1,6 @@
 """Fields of the loss of completions, and of what corrects for data of another policy."""
 
-from jaxmarl_llm.config import systems
+from jaxmarl_llm.config import engine, systems
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.general import DTYPES
 from jaxmarl_llm.config.options import ConfigDict
@@ -128,12 +128,18 @@ def _corrections(config: ConfigDict) -> list[str]:
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
             f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
         )
+    if engine.by_servers(config) and not corrected and c.system not in systems.MADPO:
+        bad.append(
+            f"engine.kind={config.engine.kind!r}: servers compute in another way than the policy that learns; "
+            "correct for it with train.importance_cap, for example 2, or train.clip"
+        )
     return bad
 
 
 def off_policy(config: ConfigDict) -> bool:
     """Whether completions are drawn by another policy than the one that is trained on them, or on some."""
-    return config.train.overlap or config.train.minibatches > 1 or _mismatch(config)
+    another = _mismatch(config) or engine.by_servers(config)
+    return config.train.overlap or config.train.minibatches > 1 or another
 
 
 def corrects(config: ConfigDict) -> bool:

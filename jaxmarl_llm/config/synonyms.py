@@ -103,7 +103,10 @@ _NAMES = {
     "mesh.model": "tensor_parallel_size tensor_model_parallel_size vllm_tensor_parallel_size tp tp_size",
     "mesh.data": "data_parallel_size dp dp_size",
     "mesh.fsdp": "zero_stage deepspeed fsdp_size sharding_strategy fsdp_config",
-    "expert.base_url": "api_base openai_api_base vllm_server_base_url",
+    "engine.kind": "use_vllm vllm_mode rollout_engine rollout_backend inference_backend",
+    "engine.servers": "vllm_server_base_url vllm_server_host vllm_servers",
+    "engine.timeout_seconds": "vllm_server_timeout",
+    "expert.base_url": "api_base openai_api_base",
     "expert.key_variable": "api_key openai_api_key",
     WORKDIR: "output_dir save_path default_local_dir logging_dir run_dir log_dir resume_from_checkpoint ckpt_path "
     "checkpoint_dir run_name experiment_name",

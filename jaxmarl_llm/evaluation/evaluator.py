@@ -14,6 +14,7 @@ from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
 from jaxmarl_llm.forest import SpeakRequest, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import requests
+from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
@@ -58,6 +59,7 @@ def evaluate(
     sizes: Sequence[Sizes | None] | None = None,
     step: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
+    engine: Engine = LOCAL,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
@@ -82,8 +84,9 @@ def evaluate(
         fewer items then runs the program that one of more has compiled.
       sizes: by member of the team, the sizes that prompts are padded to; only the largest width is used.
         None: `prompt_sizes` of these items.
-      step: step number in the records.
+      step: step number in the records, and in an engine's names of adapters.
       progress: is called with the numbers of items done and of all items, after every batch.
+      engine: what draws the answers.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
@@ -98,7 +101,7 @@ def evaluate(
     one_width = [member_sizes.largest() if member_sizes else None for member_sizes in sizes]
     drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
-    options = dict(params=params, prompt_sizes=one_width, **limits)
+    options = dict(params=params, prompt_sizes=one_width, engine=engine, step=step, **limits)
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
     turns_TB: list[list] = []

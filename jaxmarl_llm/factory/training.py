@@ -59,8 +59,8 @@ def _custom_loss(config):
     if off_policy(config) and "behaviour_logprobs_BL" not in custom_loss.named_arguments(function):
         raise UserError(
             f"train.loss {config.train.loss!r} does not name behaviour_logprobs_BL: with train.overlap, "
-            "train.minibatches above 1, or sampling.dtype other than policy.dtype, it must correct for the "
-            "sampler's being another policy"
+            "train.minibatches above 1, sampling.dtype other than policy.dtype, or engine.kind other than local, "
+            "it must correct for the sampler's being another policy"
         )
     return function
 

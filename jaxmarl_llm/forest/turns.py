@@ -57,6 +57,7 @@ class Turn:
     ``cut`` is the number of tokens cut off on the left of a prompt that was too long. ``step`` is the step of
     the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
     sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
+    ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
     """
 
     id: int
@@ -79,6 +80,7 @@ class Turn:
     step: int = 0
     extra: bool = False
     kind: str = ANSWER
+    version: str = ""
 
     @property
     def stage(self) -> tuple[int, str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
+from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -37,6 +38,8 @@ def run(
     journal: Journal | None = None,
     prompt_sizes: Sequence[Sizes | None] | None = None,
     timer: Timer = lambda phase: contextlib.nullcontext(),
+    engine: Engine = LOCAL,
+    step: int = 0,
 ) -> Forest:
     """Let the team answer some items and judge every joint answer.
 
@@ -56,6 +59,8 @@ def run(
       prompt_sizes: by member of the team, the sizes that its prompts are padded to, see `padding.pad_team`;
         None: those that each batch needs.
       timer: context manager that measures the phases "sample" and "score".
+      engine: what draws the completions.
+      step: iterations behind the parameters, of which an engine's names of adapters speak.
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
@@ -68,6 +73,7 @@ def run(
     state = Episode(items, np.random.default_rng(np.asarray(jax.random.key_data(key))))
     journal = journal or Journal(None)
     journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
+    published = [engine.publish(step, *pair) for pair in zip(team.members, trainables, strict=True)]
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
         # All answers judged last may get a next turn; fewer are padded, so that there are few shapes.
@@ -75,8 +81,9 @@ def run(
         pending = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
         options = params, sizes, prompt_sizes, timer
-        draw = functools.partial(_sample, team, trainables, pending, level_key, *options)
+        draw = functools.partial(_sample, engine, published, pending, level_key, *options)
         new_turns = journal.once(f"{level:04d}_turns", requests, draw)
+        _check_versions(new_turns, published)
         state.requests += requests
         state.turns += new_turns
         nodes = protocol.observe(state, new_turns)
@@ -99,8 +106,8 @@ def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
 
 
 def _sample(
-    team: Team,
-    trainables,
+    engine: Engine,
+    published: Sequence[Published],
     pending: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
@@ -110,15 +117,26 @@ def _sample(
 ) -> list[Turn]:
     """Answers to the requests of one step, in their order, each stack's as one batch."""
     new_turns: list[Turn] = []
-    for i, (member, trainable) in enumerate(zip(team.members, trainables, strict=True)):
-        own_requests = [n for n in pending if n.request.agent in member.stack.agents]
+    for i, own in enumerate(published):
+        own_requests = [n for n in pending if n.request.agent in own.member.stack.agents]
         if own_requests:
-            own_sizes = prompt_sizes[i] if prompt_sizes else None
+            own_key, own_sizes = jax.random.fold_in(key, i), prompt_sizes[i] if prompt_sizes else None
+            inputs = own.member, own.trainable, own_requests, own_key, params, sizes, own_sizes
             with timer("sample"):
-                new_turns += sample_turns(
-                    member, trainable, own_requests, jax.random.fold_in(key, i), params, sizes, own_sizes
-                )
+                new_turns += sample_turns(*inputs, engine, own)
     return sorted(new_turns, key=lambda turn: turn.id)
+
+
+def _check_versions(turns: Sequence[Turn], published: Sequence[Published]) -> None:
+    """Refuse completions of other adapters than those that are published, as from the journal of another state."""
+    now = {agent: version for own in published for agent, version in own.versions.items()}
+    for turn in turns:
+        if turn.version != now.get(turn.agent, ""):
+            raise UserError(
+                f"a completion of agent {turn.agent!r} was drawn by version {turn.version or 'none'!r} of its "
+                f"adapters, and {now.get(turn.agent) or 'none'!r} is published: nothing is learned from it; "
+                "remove the journal that it comes from"
+            )
 
 
 def _encode(

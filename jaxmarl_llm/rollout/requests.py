@@ -7,11 +7,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxmarl_llm import sampling
 from jaxmarl_llm.experts import Reply, Request
 from jaxmarl_llm.forest import SpeakRequest, Turn
+from jaxmarl_llm.rollout.engines import LOCAL, Drawn, Engine, Published
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
@@ -70,30 +70,42 @@ def sample_turns(
     params: SamplingParams,
     sizes: tuple[int, int],
     prompt_sizes: Sizes | None = None,
+    engine: Engine = LOCAL,
+    published: Published | None = None,
 ) -> list[Turn]:
     """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
 
     ``prompt_sizes``: the sizes that prompts are padded to, see `padding.pad_team`. Some agents of the stack
     may have no requests, or fewer than others; all must be for the same number of samples. Agents with
     different sampling settings (`SamplingParams.agents`) get batches of their own, remote ones go to `ask`.
+    ``engine`` draws, from what it has ``published``; None: it publishes the parameters first.
     """
     if member.remote:
         return ask(member, asked, key, params)
+    published = published or engine.publish(0, member, trainable)
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
     names_by_params = params.alike(agents)
     if len(names_by_params) == 1:
-        return _speak_alike(member, trainable, asked, key, next(iter(names_by_params)), sizes, prompt_sizes)
+        own_params = next(iter(names_by_params))
+        return _speak_alike(engine, published, asked, key, own_params, sizes, prompt_sizes)
     turns = []
     for i, (own_params, names) in enumerate(names_by_params.items()):
         own_requests, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
-        turns += _speak_alike(member, trainable, own_requests, own_key, own_params, sizes, prompt_sizes)
+        turns += _speak_alike(engine, published, own_requests, own_key, own_params, sizes, prompt_sizes)
     return turns
 
 
 def _speak_alike(
-    member: Member, trainable, pending, key, params: SamplingParams, sizes, prompt_sizes: Sizes | None
+    engine: Engine,
+    published: Published,
+    pending: Sequence[PendingRequest],
+    key: jax.Array,
+    params: SamplingParams,
+    sizes: tuple[int, int],
+    prompt_sizes: Sizes | None,
 ) -> list[Turn]:
     """`sample_turns`, for agents with the same sampling settings."""
+    member = published.member
     agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in pending))
     by_agent = {agent: [n for n in pending if n.request.agent == agent] for agent in agents}
     samples = {n.request.samples for n in pending}
@@ -101,30 +113,18 @@ def _speak_alike(
         raise UserError(
             f"agents {agents} must be asked for the same number of samples, not {sorted(samples)}"
         )
-    samples, most = samples.pop(), max(map(len, by_agent.values()))
-    stack, trainable = member.stack.subset(agents, trainable)
-    shards = stack.layout.shards
-    size = -(-padded_size(most, *sizes) // shards) * shards
-    prompts = [[n.prompt for n in rows] + [rows[0].prompt] * (size - len(rows)) for rows in by_agent.values()]
-    prompts_NBP, lengths_NB, shared = pad_team(prompts, prompt_sizes, agents)
-    inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
-    greedy_NB = _greedy(list(by_agent.values()), size)
-    options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
-    drawn = jax.device_get(sampling.generate(*inputs, **options))
+    samples = samples.pop()
+    prompts = {agent: [n.prompt for n in rows] for agent, rows in by_agent.items()}
+    greedy = {agent: [n.greedy for n in rows] for agent, rows in by_agent.items()}
+    options = dict(greedy=greedy, sizes=sizes, prompt_sizes=prompt_sizes)
+    drawn = engine.draw(published, prompts, key, samples, params, **options)
     turns = []
     for n, rows in enumerate(by_agent.values()):
-        texts = member.tokenizer.decode_completions(drawn.tokens_NRL[n], drawn.lengths_NR[n])
+        completions = drawn.samples.tokens_NRL[n], drawn.samples.lengths_NR[n]
+        texts = member.tokenizer.decode_completions(*completions)
         for b, row in enumerate(rows):
             turns += [_turn(row, g, drawn, n, b * samples + g, texts) for g in range(samples)]
     return turns
-
-
-def _greedy(asked_NB: list[list[PendingRequest]], size: int) -> np.ndarray | None:
-    """Requests whose last sample is greedy, (N, size); None if none is."""
-    greedy_NB = np.zeros((len(asked_NB), size), bool)
-    for n, rows in enumerate(asked_NB):
-        greedy_NB[n, : len(rows)] = [row.greedy for row in rows]
-    return greedy_NB if greedy_NB.any() else None
 
 
 def ask(
@@ -170,17 +170,17 @@ def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
     )
 
 
-def _turn(
-    pending: PendingRequest, g: int, drawn: sampling.Samples, n: int, row: int, texts: Sequence[str]
-) -> Turn:
+def _turn(pending: PendingRequest, g: int, drawn: Drawn, n: int, row: int, texts: Sequence[str]) -> Turn:
     """The turn of sample g of a request, which is in row ``row`` of agent n."""
-    length = int(drawn.lengths_NR[n, row])
+    samples = drawn.samples
+    length = int(samples.lengths_NR[n, row])
     return Turn(
         **_asked_for(pending, g),
-        completion=drawn.tokens_NRL[n, row, :length],
-        logprobs=drawn.logprobs_NRL[n, row, :length],
+        completion=samples.tokens_NRL[n, row, :length],
+        logprobs=samples.logprobs_NRL[n, row, :length],
         text=texts[row],
-        finished=bool(drawn.finished_NR[n, row]),
+        finished=bool(samples.finished_NR[n, row]),
+        version=drawn.versions[n],
     )
 
 

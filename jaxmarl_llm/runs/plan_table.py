@@ -5,7 +5,7 @@ import math
 
 import jax
 
-from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config import agent_settings, engine, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import evaluations
@@ -31,6 +31,11 @@ def _devices(config) -> list[tuple[str, str]]:
     kinds = ", parameters along data too" if config.mesh.fsdp else ""
     cut = " x ".join(f"{size} {axis}" for axis, size in sizes.items())
     return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
+
+
+def _servers(config) -> list[tuple[str, str]]:
+    """What draws the completions, as a table row, if it is not this process."""
+    return [("drawn by", ", ".join(config.engine.servers))] if engine.by_servers(config) else []
 
 
 def memory(config, team, states) -> dict[str, float]:
@@ -103,6 +108,7 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
         if c.system != SFT
         else ("iterations", str(c.steps)),
         *_devices(config),
+        *_servers(config),
         ("memory: shared base", f"{size['base']:.0f} MB"),
         (
             "memory: learned + optimizer",

@@ -12,6 +12,7 @@ from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.factory import (
     chat_options,
+    engines,
     evaluations,
     hardware,
     imitation,
@@ -47,6 +48,7 @@ class Run:
 
     Attributes:
       services: executor and experts.
+      engine: what draws the completions of training and evaluations.
       task, validation_task, test_task: the problems of the three splits.
       team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
       schedule, spending, summary: iterations, budgets, what summary.json holds.
@@ -68,6 +70,7 @@ class Run:
     def __enter__(self) -> "Run":
         with contextlib.ExitStack() as stack:
             self._check_folder(stack)
+            self.engine = stack.enter_context(engines.opened(self.config, self.folder))
             self._open_tasks(stack)
             self._open_team()
             self._inputs, self._accepted = distributed.on_main(self._check_inputs)()

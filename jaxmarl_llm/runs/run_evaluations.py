@@ -186,6 +186,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             memory=state.memory,
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
+            engine=run.engine,
             progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
         )
     prefix = PREFIXES[split]

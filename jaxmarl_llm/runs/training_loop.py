@@ -21,8 +21,9 @@ from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.utils.stopping import StopRequested
 
 
-def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
-    """`rollouts.run` on a batch of items; it takes a protocol, ``trainables`` and a ``key``."""
+def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., Forest]:
+    """`rollouts.run` on a batch of items, after ``step`` iterations; it takes a protocol, ``trainables`` and a ``key``.
+    """
     config = run.config
     return functools.partial(
         rollouts.run,
@@ -34,6 +35,8 @@ def rollout_of(run: Run, ids: Sequence[int], timer) -> Callable[..., Forest]:
         long_prompts=config.sampling.long_prompts,
         prompt_sizes=run.prompt_sizes,
         timer=timer,
+        engine=run.engine,
+        step=step,
     )
 
 
@@ -43,7 +46,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     Number 1 and more are further draws, of other items and with keys of their own.
     """
     config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
-    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer), run.draw_keys(step, number)
+    rollout, (key, counterfactual_key) = rollout_of(run, ids, timer, step), run.draw_keys(step, number)
     forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:
         return forest
@@ -88,7 +91,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     tokens = forest_metrics.tokens(forest) if drawn else 0
     metrics |= {"seconds": seconds, "cpu_seconds": time.process_time() - cpu_started}
     metrics |= {"tokens_per_s": tokens / seconds} | run.spending.add(forest, credit)
-    metrics |= run.services.executor_metrics() | run.services.expert_metrics() | run.timer.collect()
+    metrics |= run.services.executor_metrics() | run.services.expert_metrics() | run.engine.metrics()
+    metrics |= run.timer.collect()
     return metrics | by_process.metrics(metrics)
 
 

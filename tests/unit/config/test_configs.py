@@ -169,6 +169,7 @@ def complaints(config):
 TIMED = {"task.kind": "optimisation"}
 ASKED = {"train.turns": 2, "task.feedback": "expert_edits", "expert.model": "teacher"}
 LESSONL = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
+SERVED = {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",), "train.importance_cap": 2.0}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 # What makes a choice one that is read.
@@ -209,6 +210,8 @@ def test_choices(path):
             config.task.kind, config.train.protocol = "generation", "repeated"
         if value == "expert_edits":
             config.expert.model = "m"
+        if value == "completions":
+            config.update_from_flattened_dict(SERVED)
         if value == "played":
             config.task.kind = "game"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
@@ -347,6 +350,29 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"sampling.temperature": 0.0}, "sampling.temperature=0: .*above 0"),
     ({"train.turn_weights": ("1",)}, r"train.turn_weights=\('1',\): allowed are numbers from 0"),
     ({"train.turn_weights": (-1.0,)}, r"train.turn_weights=\(-1.0,\): allowed are numbers from 0"),
+    ({"engine.kind": "completions", "train.importance_cap": 2.0},
+     r"engine.servers=\(\): engine.kind='completions' needs one or more"),
+    *((SERVED | {"engine.servers": servers}, message) for servers, message in (
+        (("gpu1:8000",), "engine.servers=.*: 'gpu1:8000' is no address; allowed: http://<host>:<port>"),
+        (("http://gpu1:x",), "engine.servers=.*'http://gpu1:x' is no address"),
+        ((8000,), "engine.servers=.*: 8000 is no address"),
+        (("http://gpu1:8000/v1",), "engine.servers=.*/v1' has a path; allowed is the address without /v1"),
+        (("http://me:Zq81@gpu1:8000",), "engine.servers: an address holds a user[^Z]*$"),
+        (("http://gpu1:8000",) * 2, "engine.servers=.*: allowed are different ones"),
+    )),
+    (SERVED | {"train.importance_cap": 0.0},
+     "engine.kind='completions': servers compute in another way .* correct for it with train.importance_cap"),
+    (SERVED | {"team.mode": "full"}, "team.mode='full': engine.kind='completions' sends adapters"),
+    (SERVED | {"team.mode": "frozen"}, "team.mode='frozen': engine.kind='completions' sends adapters"),
+    (SERVED | {"team.models": ("x", "y")}, r"team.models=\('x', 'y'\): .* servers of one model, allowed is one"),
+    (SERVED | {"mesh.data": 2}, r"mesh=\(1, 2, 1\): engine.kind='completions' goes with one device here"),
+    (SERVED | {"sampling.dtype": "float32"}, "sampling.dtype='float32': engine.kind='completions' draws nothing"),
+    (SERVED | {"sampling.top_k": 5, "sampling.top_p": 0.9},
+     "sampling.top_k=5, sampling.top_p=0.9: engine.kind='completions' allows one of top_k, top_p and min_p"),
+    (SERVED | {"engine.key_variable": "sk-test-Zq81"}, "engine.key_variable: allowed are nothing, or [^Z]*$"),
+    (SERVED | {"train.comlrl_compat": True, "train.importance_cap": 0.0, "task.cooperation": "paper",
+               "task.parsing": "paper"},
+     "engine.kind='completions': servers compute in another way"),
     ({"expert.key_variable": "sk-test-Zq81"}, "expert.key_variable: allowed are auto, nothing, or [^Z]*$"),
 ])  # fmt: skip
 def test_contradictions(fields, message):
@@ -424,6 +450,9 @@ UNREAD = {
     "task.matching": ("corrected", {"task.kind": "tldr"}),
     "task.column": ("post", {"task.kind": "tldr"}),
     "mesh.fsdp": (True, {"mesh.data": 2}),
+    "engine.servers": (("http://gpu1:8000",), SERVED),
+    "engine.adapter_folder": ("/shared/adapters", SERVED),
+    "engine.key_variable": ("ENGINE_KEY", SERVED),
     "train.turn_loss": ("mean", {"train.turns": 2}),
     "task.feedback": ("passed", {"train.turns": 2}),
     "task.revealed_tests": (2, {"train.turns": 2}),

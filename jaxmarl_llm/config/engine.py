@@ -1,0 +1,106 @@
+"""Fields of what draws the completions: this process, or servers elsewhere."""
+
+import re
+from urllib.parse import urlsplit
+
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict
+
+LOCAL, COMPLETIONS = "local", "completions"
+
+
+def by_servers(config: ConfigDict) -> bool:
+    """Whether servers draw the completions."""
+    return config.engine.kind == COMPLETIONS
+
+
+_SERVERS = Read(by_servers, "engine.kind='local' draws in this process")
+FIELDS = (
+    choice("engine.kind", LOCAL, "What draws the completions of training and of its evaluations, see docs/engines.md.",
+           {LOCAL: "this process", COMPLETIONS: "servers with vLLM's form of /v1/completions"}),
+    value("engine.servers", (),
+          "Addresses of servers of the same base model, such as ('http://gpu1:8000', 'http://gpu2:8000'), which "
+          "share the prompts.", _SERVERS),
+    value("engine.adapter_folder", "",
+          "Folder for the adapters, which every server sees under the same path; empty: adapters/ in the run folder.",
+          _SERVERS),
+    value("engine.key_variable", "", "Environment variable with the servers' key; empty: they want none.", _SERVERS),
+    number("engine.timeout_seconds", 600.0, "Time limit of one attempt of a request, seconds.", low=0.001),
+    number("engine.retries", 3, "Attempts after the first one, with growing waits.", low=0),
+    number("engine.parallel", 64, "Prompts at a time at each server.", low=1),
+    number("engine.max_gap", 0.1,
+           "Greatest mean distance, in nats per token, of a server's log-probabilities from our own of the same "
+           "completions; beyond it the run ends, 0: they are not compared.", low=0),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """What does not go with servers, a sentence each."""
+    if not by_servers(config):
+        return []
+    bad, c, where = _addresses(config.engine.servers), config, f"engine.kind={COMPLETIONS!r}"
+    if c.team.mode != "adapters":
+        bad.append(f"team.mode={c.team.mode!r}: {where} sends adapters to the servers, allowed is 'adapters'")
+    local = sorted({name for name in remote.names(c) if not remote.is_remote(name)})
+    if len(local) > 1:
+        bad.append(f"team.models={tuple(c.team.models)!r}: {where} has servers of one model, allowed is one")
+    if c.mesh.agent * c.mesh.data * c.mesh.model > 1:
+        sizes = c.mesh.agent, c.mesh.data, c.mesh.model
+        bad.append(f"mesh={sizes}: {where} goes with one device here, allowed is 1, 1, 1")
+    if not re.fullmatch("[A-Z_][A-Z0-9_]*|", c.engine.key_variable):
+        # It may be the key itself, so it is not shown.
+        bad.append("engine.key_variable: allowed are nothing, or capital letters, digits and _")
+    if c.sampling.dtype:
+        bad.append(f"sampling.dtype={c.sampling.dtype!r}: {where} draws nothing here, allowed is ''")
+    return bad + _truncations(config, where)
+
+
+def _addresses(servers) -> list[str]:
+    """What is wrong with the addresses."""
+    given = tuple(servers)
+    if not given:
+        return [
+            "engine.servers=(): engine.kind='completions' needs one or more, such as ('http://gpu1:8000',)"
+        ]
+    for url in given:
+        parts = urlsplit(url) if type(url) is str else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _port(parts):
+            return [
+                f"engine.servers={given!r}: {url!r} is no address; allowed: http://<host>:<port> or https"
+            ]
+        if parts.username or parts.password or parts.query or parts.fragment:
+            return ["engine.servers: an address holds a user, a password, a query or a fragment; a key belongs into "
+                    "the environment variable of engine.key_variable"]  # fmt: skip
+        if parts.path:
+            return [f"engine.servers={given!r}: {url!r} has a path; allowed is the address without /v1"]
+    if len(set(given)) < len(given):
+        return [f"engine.servers={given!r}: allowed are different ones"]
+    return []
+
+
+def _port(parts) -> bool:
+    """Whether the port is one, or left out."""
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+
+
+def _truncations(config: ConfigDict, where: str) -> list[str]:
+    """Settings under which a server's distribution is another than the trainer's.
+
+    Here each rule reads the whole distribution; vLLM applies one to what the other has left.
+    """
+    rules = ("top_k", "top_p", "min_p")
+    kept = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    every = {"": {name: config.sampling[name] for name in rules}}
+    every |= {f"team.agent.{a}.": agent_settings.sampling(config, a) for a in config.team.agents}
+    for place, own in every.items():
+        used = [name for name in rules if own[name] != kept[name]]
+        if len(used) > 1:
+            shown = ", ".join(f"{place or 'sampling.'}{name}={own[name]}" for name in used)
+            return [
+                f"{shown}: {where} allows one of top_k, top_p and min_p, servers combine them in another way"
+            ]
+    return []

@@ -1,0 +1,43 @@
+"""From a config to the engine that draws completions."""
+
+import contextlib
+import hashlib
+import pathlib
+from collections.abc import Iterator
+
+from jaxmarl_llm.config import engine as engine_config
+from jaxmarl_llm.rollout.engines import LOCAL, Engine
+from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
+from jaxmarl_llm.rollout.engines.calls import Server
+from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
+from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
+
+FOLDER = "adapters"  # in the run folder, where the config names no other
+
+
+@contextlib.contextmanager
+def opened(config, folder) -> Iterator[Engine]:
+    """The engine of a run in ``folder``, until the block ends.
+
+    UserError naming the server if one does not answer, and for several processes of one run, each of which
+    would draw all completions.
+    """
+    if not engine_config.by_servers(config):
+        yield LOCAL
+        return
+    if distributed.is_distributed():
+        raise UserError(
+            f"engine.kind={config.engine.kind!r}: allowed is one process, the servers are the others"
+        )
+    c, folder = config.engine, pathlib.Path(folder).resolve()
+    how = dict(timeout=c.timeout_seconds, retries=c.retries, key_variable=c.key_variable)
+    servers = [Server(url, **how) for url in c.servers]
+    run = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+    store = AdapterStore(pathlib.Path(c.adapter_folder) if c.adapter_folder else folder / FOLDER, run)
+    engine = CompletionsEngine(servers, store, parallel=c.parallel, max_gap=c.max_gap)
+    engine.open()
+    try:
+        yield engine
+    finally:
+        engine.close()

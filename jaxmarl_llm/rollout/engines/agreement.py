@@ -1,0 +1,72 @@
+"""Whether a server draws from the policy that is trained here: its log-probabilities beside our own.
+
+A server may hold another base model, other adapters under the right name, or none at all, and answer in the
+right form. What it cannot do then is give the log-probabilities that our own policy gives to its tokens.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmarl_llm.rollout.engines.answers import Completion
+from jaxmarl_llm.rollout.engines.types import Published
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import bucket
+from jaxmarl_llm.update.token_scores import token_scores
+
+Read = tuple[Sequence[int], Completion]  # a prompt, and a completion of it
+
+
+def gaps(
+    published: Published, rows: Mapping[str, Sequence[Read]], params: SamplingParams
+) -> dict[str, float]:
+    """By agent, the mean distance in nats of its tokens' log-probabilities from those of our own policy.
+
+    Args:
+      published: the parameters that are to have drawn.
+      rows: by agent, some completions that were sampled, equally many and at least one for each.
+      params: how they were drawn.
+    """
+    agents, number = tuple(rows), len(next(iter(rows.values())))
+    stack, trainable = published.member.stack.subset(agents, published.trainable)
+    pairs = [(prompt, completion) for agent in agents for prompt, completion in rows[agent]]
+    width = bucket(max(len(prompt) + len(completion.tokens_L) for prompt, completion in pairs))
+    tokens_RW = np.zeros((len(pairs), width), np.int32)
+    for r, (prompt, completion) in enumerate(pairs):
+        tokens_RW[r, : len(prompt) + len(completion.tokens_L)] = [*prompt, *completion.tokens_L]
+    tokens_NKW = tokens_RW.reshape(len(agents), number, width)
+    own_NKW = jax.device_get(own_logprobs(stack, published.member.base, trainable, tokens_NKW, params))
+    own_RW = own_NKW.reshape(len(pairs), width - 1)
+    distances: dict[str, list[np.ndarray]] = {agent: [] for agent in agents}
+    for r, (prompt, completion) in enumerate(pairs):
+        first, length = len(prompt) - 1, len(completion.tokens_L)
+        distance_L = np.abs(own_RW[r, first : first + length] - completion.logprobs_L)
+        distances[agents[r // number]].append(distance_L)
+    return {agent: float(np.concatenate(parts).mean()) for agent, parts in distances.items()}
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "params"))
+def own_logprobs(stack, base, trainable, tokens_NKW, params: SamplingParams) -> jax.Array:
+    """Log-probability of each token but the first after those before it, (N, K, W - 1), as it is sampled.
+
+    Args:
+      stack, base, trainable: as in `sampling.generate`.
+      tokens_NKW: K texts of each agent, padded on the right.
+      params: temperature and truncation.
+    """
+    variables, axes = stack.bind(base, trainable)
+    number, width = tokens_NKW.shape[1:]
+    positions_KW = jnp.broadcast_to(jnp.arange(width), (number, width))
+    learning = {"head_learns": False}
+
+    def of_agent(variables, tokens_KW):
+        features_KWD, _ = stack.policy.apply(variables, tokens_KW, positions_KW, method="hidden")
+        features_TD = features_KWD[:, :-1].reshape(number * (width - 1), -1)
+        next_T = tokens_KW[:, 1:].reshape(-1)
+        logprobs_T, _ = token_scores(stack.policy, variables, features_TD, next_T, params, **learning)
+        return logprobs_T.reshape(number, width - 1)
+
+    return jax.vmap(of_agent, in_axes=(axes, 0))(variables, tokens_NKW)

@@ -1,0 +1,198 @@
+"""JSON over HTTP to the servers of an engine: many calls at once, each with a deadline and repeated on failure.
+
+A call that fails for good ends all others of its batch. What ends a batch is a sentence without the key.
+"""
+
+import contextlib
+import http.client
+import json
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from jaxmarl_llm.experts.attempts import FIRST_WAIT, LONGEST_WAIT, Failure, hide, read_key
+from jaxmarl_llm.utils import stopping
+from jaxmarl_llm.utils.errors import UserError
+
+CONNECT = 10.0  # seconds until a connection must stand; whoever ends the batch waits for it
+POLL = 0.1  # seconds between looks at deadlines and at a request to stop
+CHUNK = 1 << 16  # bytes of an answer that are read at a time
+_RETRIED = (408, 409, 429)  # and all from 500
+_LONGEST_REASON = 300  # characters
+T = TypeVar("T")
+
+
+class Answer(NamedTuple):
+    """The HTTP status and the body of an answer, decoded from JSON."""
+
+    status: int
+    body: Any
+
+
+class Lines:
+    """The open connections of a batch of calls: `end` closes all, `close_overdue` those past their deadline."""
+
+    def __init__(self) -> None:
+        self._lock, self.ended = threading.Lock(), threading.Event()
+        self._open: dict[http.client.HTTPConnection, float] = {}
+
+    @contextlib.contextmanager
+    def opened(self, connection: http.client.HTTPConnection, deadline: float) -> Iterator[None]:
+        """Keep a connection among the open ones, and close it in the end."""
+        with self._lock:
+            self._open[connection] = deadline
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._open[connection]
+            connection.close()
+
+    def end(self) -> None:
+        """Close all connections, and let no call be repeated."""
+        self.ended.set()
+        self._hang_up(lambda deadline: True)
+
+    def close_overdue(self) -> None:
+        """Close the connections whose deadline is over, whatever arrives on them."""
+        now = time.monotonic()
+        self._hang_up(lambda deadline: now > deadline)
+
+    def _hang_up(self, chosen: Callable[[float], bool]) -> None:
+        with self._lock:
+            for connection, deadline in self._open.items():
+                if chosen(deadline) and connection.sock is not None:
+                    with contextlib.suppress(OSError):  # it wakes the thread that reads; `opened` closes
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+class Server:
+    """One server.
+
+    Args:
+      url: address without a path, http or https.
+      timeout: seconds of one attempt, from the connection to the last byte.
+      retries: attempts after the first.
+      key_variable: environment variable with the key; '' for a server that wants none.
+    """
+
+    def __init__(self, url: str, *, timeout: float, retries: int, key_variable: str = ""):
+        self.url, self._timeout, self._retries = url, timeout, retries
+        self._key_variable = key_variable
+        self.repeated = 0  # attempts after a failure
+
+    def waits(self) -> list[float]:
+        """Seconds before each further attempt, of about double length from one to the next."""
+        return [min(FIRST_WAIT * 2**n, LONGEST_WAIT) * random.uniform(0.75, 1) for n in range(self._retries)]
+
+    def call(
+        self, lines: Lines, path: str, body: Any = None, *, once: bool = False, timeout: float | None = None
+    ) -> Answer:
+        """The answer to a POST of ``body`` as JSON, or to a GET without one; statuses that are errors included.
+
+        ``once``: without retries. ``timeout``: in place of the server's.
+
+        Raises:
+          UserError: naming server and cause, if no attempt got an answer that is JSON.
+        """
+        taken = 1
+        for wait in [None] if once else [*self.waits(), None]:
+            outcome = self._attempt(lines, path, body, timeout or self._timeout)
+            if isinstance(outcome, Answer):
+                return outcome
+            if not outcome.retry or wait is None or lines.ended.is_set():
+                break
+            self.repeated, taken = self.repeated + 1, taken + 1
+            logging.warning("%s: %s; trying again in %.1f s", self.url, outcome.reason, wait)
+            lines.ended.wait(wait)
+        attempts = f" (attempts: {taken})" if taken > 1 else ""
+        raise UserError(
+            f"the server {self.url} of engine.servers: {outcome.reason}{attempts}; nothing of this is learned "
+            "from, and the same command goes on once it answers"
+        )
+
+    def _attempt(self, lines: Lines, path: str, body: Any, timeout: float) -> Answer | Failure:
+        """One attempt; a `Failure` has no key in its reason."""
+        try:
+            key = read_key(self._key_variable) if self._key_variable else ""
+        except ValueError as error:
+            return Failure(f"engine.key_variable: {error}", retry=False)
+        deadline = time.monotonic() + timeout
+        try:
+            outcome = self._exchange(lines, path, body, key, deadline, timeout)
+        except (OSError, http.client.HTTPException) as error:
+            late = time.monotonic() >= deadline or isinstance(error, TimeoutError)
+            name = type(error).__name__
+            reason = (
+                f"no answer within {timeout:g} s"
+                if late
+                else f"no connection, or a broken one ({name}: {error})"
+            )
+            outcome = Failure(reason)
+        if isinstance(outcome, Failure):
+            reason = " ".join(hide(outcome.reason, key).split())
+            return outcome._replace(reason=reason[:_LONGEST_REASON])
+        return outcome
+
+    def _exchange(
+        self, lines: Lines, path, body, key: str, deadline: float, timeout: float
+    ) -> Answer | Failure:
+        parts = urlsplit(self.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, CONNECT))
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        with lines.opened(connection, deadline):
+            connection.connect()
+            if lines.ended.is_set():  # before there was a socket to close
+                raise ConnectionAbortedError("ended with the others")
+            connection.sock.settimeout(timeout)
+            data = None if body is None else json.dumps(body)
+            connection.request("GET" if body is None else "POST", parts.path + path, data, headers)
+            response = connection.getresponse()
+            text = b""
+            while chunk := response.read(CHUNK):
+                text += chunk
+            if response.length:  # `read` of a part does not raise where bytes are missing
+                raise http.client.IncompleteRead(text, response.length)
+        return _read(response.status, text)
+
+
+def _read(status: int, text: bytes) -> Answer | Failure:
+    """What a response says: an answer with its JSON, or why another attempt is needed."""
+    shown = text[:_LONGEST_REASON].decode("utf-8", "replace")
+    if status in _RETRIED or status >= 500:
+        return Failure(f"HTTP {status}: {shown}", status=status)
+    try:
+        return Answer(status, json.loads(text))
+    except (ValueError, RecursionError):
+        if status < 300:
+            return Failure(f"an answer that is no JSON: {shown!r}", status=status)
+        return Answer(status, shown)
+
+
+def together(jobs: Sequence[Callable[[Lines], T]], parallel: int) -> list[T]:
+    """The results of some jobs, in order, at most ``parallel`` at a time; each gets the batch's `Lines`.
+
+    The first error ends the others and is raised. So does a request to stop the process.
+    """
+    lines = Lines()
+    pool = futures.ThreadPoolExecutor(max(1, min(parallel, len(jobs))), "engine")
+    try:
+        begun = [pool.submit(job, lines) for job in jobs]
+        waiting = set(begun)
+        while waiting:
+            done, waiting = futures.wait(waiting, POLL, futures.FIRST_EXCEPTION)
+            for one in done:
+                one.result()
+            lines.close_overdue()
+            stopping.check()
+        return [one.result() for one in begun]
+    finally:
+        lines.end()
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,62 @@
+"""The engine of this process: the compiled sampler, which reads the parameters where they lie."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import sampling
+from jaxmarl_llm.rollout.engines.types import Drawn, Published
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.team import Member
+
+
+class LocalEngine:
+    """The `Engine` that calls `sampling.generate`, one program for all agents; it waits for the device once."""
+
+    def publish(self, step: int, member: Member, trainable: Any) -> Published:
+        """The parameters themselves: there is nothing to send."""
+        return Published(member, trainable)
+
+    def draw(
+        self,
+        published: Published,
+        prompts: Mapping[str, Sequence[Sequence[int]]],
+        key: jax.Array,
+        samples: int,
+        params: SamplingParams,
+        *,
+        greedy: Mapping[str, Sequence[bool]],
+        sizes: tuple[int, int],
+        prompt_sizes: Sizes | None = None,
+    ) -> Drawn:
+        """See `Engine.draw`; every agent's prompts are filled up to a `padded_size` between ``sizes``."""
+        member, agents = published.member, tuple(prompts)
+        most = max(map(len, prompts.values()))
+        stack, trainable = member.stack.subset(agents, published.trainable)
+        shards = stack.layout.shards
+        size = -(-padded_size(most, *sizes) // shards) * shards
+        filled = [[*rows] + [rows[0]] * (size - len(rows)) for rows in prompts.values()]
+        prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, agents)
+        inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
+        greedy_NB = _greedy([greedy[agent] for agent in agents], size)
+        options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
+        drawn = jax.device_get(sampling.generate(*inputs, **options))
+        return Drawn(drawn, ("",) * len(agents))
+
+    def metrics(self) -> dict[str, float]:
+        """None: the phases of the sampler are timed where it is called."""
+        return {}
+
+
+LOCAL = LocalEngine()
+
+
+def _greedy(rows_N: Sequence[Sequence[bool]], size: int) -> np.ndarray | None:
+    """Prompts whose last sample is greedy, (N, size); None if none is."""
+    greedy_NB = np.zeros((len(rows_N), size), bool)
+    for n, rows in enumerate(rows_N):
+        greedy_NB[n, : len(rows)] = rows
+    return greedy_NB if greedy_NB.any() else None
