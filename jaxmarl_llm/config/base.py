@@ -28,7 +28,7 @@ SECTIONS = (
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
-    sampling, training, task, prompts, team, loss, systems, credit, critic, preference, programs, remote,
+    general, sampling, training, task, prompts, team, loss, systems, credit, critic, preference, programs, remote,
     imitation,
 )  # fmt: skip
 

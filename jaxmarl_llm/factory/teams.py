@@ -1,6 +1,7 @@
 """From a config to the team: its models, their layout on devices, and what its prompts may be."""
 
 import logging
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -23,16 +24,14 @@ def layout(config, devices=None) -> sharding.Layout:
     return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
-def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
-    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``.
+def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
+    """A model of the team by name, with float32 parameters, NumPy arrays if ``on_host``, as it is stored.
 
-    Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's field, for one that
-    cannot be loaded or has no tokenizer.
+    ValueError, naming the config's field, for one that cannot be loaded or has no tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, randomness.STREAMS.index("random_model"))
-        model = built_models.BUILDERS[name](config, seed, on_host)
-        return model.replace(tokenizer=chat_options.apply(config, model.tokenizer))
+        return built_models.BUILDERS[name](config, seed, on_host)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     field = "team.models" if config.team.models else "model"
     try:
@@ -41,24 +40,32 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
         raise UserError(f"{field}: {error}") from error
     if model.tokenizer is None:
         raise UserError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
+    return model
+
+
+def load_model(config, name: str, on_host: bool = False, read: Callable = read_model) -> weights.LoadedModel:
+    """`read_model`, or ``read`` in its place, with a tokenizer that writes chats as ``model_options`` says."""
+    model = read(config, name, on_host)
     tokenizer = chat_options.apply(config, model.tokenizer)
-    if roles.folds_system(tokenizer.template or ""):
+    if name not in built_models.BUILDERS and roles.folds_system(tokenizer.template or ""):
         logging.warning(
             "the chat template of %r accepts no system message: it is put in front of the user's first", name
         )
     return model.replace(tokenizer=tokenizer)
 
 
-def build_team(config, devices=None, speakers=None) -> team_lib.Team:
+def build_team(config, devices=None, speakers=None, read: Callable = read_model) -> team_lib.Team:
     """Load every model once and build the team, on all devices or on these.
 
     ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
+    ``read``: see `load_model`.
     """
     c, names = config.team, remote.names(config)
     experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
     where = layout(config, devices)  # before anything is loaded: it may be refused
     on_host = where.mesh is not None
-    models = {name: load_model(config, name, on_host) for name in dict.fromkeys(names) if name not in experts}
+    local = [name for name in dict.fromkeys(names) if name not in experts]
+    models = {name: load_model(config, name, on_host, read) for name in local}
     chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)

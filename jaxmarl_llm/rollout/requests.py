@@ -110,7 +110,7 @@ def _speak_alike(
     inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
     greedy_NB = _greedy(list(by_agent.values()), size)
     options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
-    drawn = jax.device_get(sampling.generate(*inputs, **options))
+    drawn = jax.device_get((member.generate or sampling.generate)(*inputs, **options))
     turns = []
     for n, rows in enumerate(by_agent.values()):
         texts = member.tokenizer.decode_completions(drawn.tokens_NRL[n], drawn.lengths_NR[n])
