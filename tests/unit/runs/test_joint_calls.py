@@ -86,7 +86,8 @@ def drawing_inputs(call):
     return call.stack, call.base, call.trainable, call.prompts_NBP, call.lengths_NB, call.key
 
 
-def learning(run: int, config=None, bad=False, width=8, more=False, rates=False, agents=None, reference=False):
+def learning(run, config=None, optimizer=OPTIMIZER, bad=False, width=8, more=False, rates=False, agents=None,
+             reference=False):  # fmt: skip
     config = config or LossConfig(update_cases.PLAIN)
     batch = update_cases.sampled(update_cases.PLAIN)
     advantages_NR = np.random.default_rng(run).standard_normal(batch.advantages_NR.shape).astype(np.float32)
@@ -97,14 +98,13 @@ def learning(run: int, config=None, bad=False, width=8, more=False, rates=False,
     if agents:
         index = [tiny.AGENTS.index(agent) for agent in agents]
         batch = jax.tree.map(lambda x: x[index], batch).replace(agents=agents)
-    state = update.init_state(adapters(run), OPTIMIZER)
+    state = update.init_state(adapters(run), optimizer)
     gradient = jax.tree.map(lambda x: x * 0.1 * (1 + run), adapters(run)) if more else None
     own_rates = Rates(np.array([True, run != 1]), np.array([1.0, 0.5], np.float32)) if rates else None
     own_reference = jax.tree.map(lambda x: x * (0.5 + run), tiny.lora()) if reference else None
     batches = (config.pack(batch),)
-    return Learning(
-        tiny.stack(), config, OPTIMIZER, tiny.params(), state, batches, gradient, own_rates, own_reference
-    )
+    fixed = tiny.stack(), config, optimizer, tiny.params()
+    return Learning(*fixed, state, batches, gradient, own_rates, own_reference)
 
 
 CASES = [
@@ -114,9 +114,10 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", CASES, ids=str)
+@pytest.mark.parametrize("options", CASES, ids=lambda options: ", ".join(options) or "plain")
 def test_each_run_learns_what_it_learns_alone(options):
-    widths = (8, 16, 8)
+    """Gradient descent: AdamW makes large steps of gradients that are next to nothing."""
+    widths, options = (8, 16, 8), options | {"optimizer": update_cases.CLIPPED}
     calls = [learning(run, width=width, **options) for run, width in enumerate(widths)]
     assert len({call.likeness() for call in calls}) == 1
     for run, (state, metrics) in enumerate(calls[0].make_all(calls)):
