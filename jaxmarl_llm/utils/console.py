@@ -172,7 +172,8 @@ class ProgressDisplay:
 
     def _show_compiling(self, compiling: bool) -> None:
         if self.bar is not None:
-            self.bar.update(self._task, timing="compiling …" if compiling else self._timing)
+            with contextlib.suppress(KeyError):  # its own thread has just closed it
+                self.bar.update(self._task, timing="compiling …" if compiling else self._timing)
         elif compiling and not self._said:
             self._said = True
             self.print(f"{self._counted()}  compiling …")

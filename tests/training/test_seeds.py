@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,14 +12,16 @@ import numpy as np
 import pytest
 import smoke_runs
 from game_runs import config_of
+from repository import ROOT
 
 from experiments import train
 from jaxmarl_llm import checkpoint, sampling, update, weights
 from jaxmarl_llm.factory import built_models
 from jaxmarl_llm.runs import seeds as seeds_module
 from jaxmarl_llm.runs import training_loop
+from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
-from jaxmarl_llm.utils import signals
+from jaxmarl_llm.utils import signals, stopping
 from jaxmarl_llm.utils.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -40,8 +44,7 @@ def model(tmp_path_factory, programs_shared):
 
 
 def config(model, **fields):
-    own = {"train.steps": 4, "eval.every": 2, "log.transcripts_every": 1, "log.transcript_tokens": True,
-           "sampling.temperature": 0.9}  # fmt: skip
+    own = {"train.steps": 4, "eval.every": 2, "log.transcripts_every": 1, "sampling.temperature": 0.9}
     made = config_of(**(own | ADAPTERS | fields))
     made.model = model
     return made
@@ -61,33 +64,29 @@ def arrays(folder, made):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(smoke_runs.saved_state(folder, made))]
 
 
-def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=True):
-    """Metrics without clocks, transcripts byte for byte, the last state, what is tested."""
+def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
+    """What is said and earned byte for byte; metrics without clocks and the last state, not exactly, within 1e-5.
+
+    Products over one base are wider with several seeds; those of full copies are the same for each agent.
+    """
+    compare = np.testing.assert_array_equal if exact else close
     for seed in seeds:
         own, single = folder / f"seed{seed}", singles / f"seed{seed}"
-        compare = np.testing.assert_array_equal if exact else close
-        for one, other in zip(arrays(own, made), arrays(single, made), strict=True):
-            compare(one, other)
-        same_rows(smoke_runs.rows(own), smoke_runs.rows(single), exact)
-        if exact:
-            assert smoke_runs.files(own / "transcripts") == smoke_runs.files(single / "transcripts")
-            assert smoke_runs.summary(own) == smoke_runs.summary(single)
+        assert smoke_runs.files(own / "transcripts") == smoke_runs.files(single / "transcripts")
+        assert smoke_runs.summary(own) == smoke_runs.summary(single)
+        assert (own / "config.json").read_text() == (single / "config.json").read_text()
         steps = [checkpoint.saved_steps(each / "checkpoints") for each in (own, single)]
         assert steps[0] == steps[1]
-        assert (own / "config.json").read_text() == (single / "config.json").read_text()
+        for one, other in zip(arrays(own, made), arrays(single, made), strict=True):
+            compare(one, other)
+        rows = [smoke_runs.rows(each) for each in (own, single)]
+        assert [row.keys() for row in rows[0]] == [row.keys() for row in rows[1]]
+        for one, other in zip(*rows, strict=True):
+            compare(list(one.values()), list(other.values()))
 
 
 def close(one, other):
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def same_rows(own, single, exact):
-    assert [row.keys() for row in own] == [row.keys() for row in single]
-    for one, other in zip(own, single, strict=True):
-        if exact:
-            assert one == other
-        else:
-            close(list(one.values()), list(other.values()))
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +152,8 @@ def stop_in(monkeypatch, seed, step):
 
 def signalled():
     try:
-        training_loop.rollouts.rollout.episode.stopping.check()
-    except BaseException:  # noqa: BLE001
+        stopping.check()
+    except stopping.StopRequested:
         return True
     return False
 
@@ -202,32 +201,44 @@ def test_one_that_fails_ends_all_with_its_error_and_saves_all(model, singles, tm
     assert_same_runs(tmp_path, singles, config(model))
 
 
+def end_early(monkeypatch, seed, most):
+    """A seed ends after ``most`` iterations, as with a budget."""
+    real = Schedule.steps_left
+
+    def steps_left(self, *limits):
+        for step in real(self, *limits):
+            if self._config.seed == seed and step == most:
+                return
+            yield step
+
+    monkeypatch.setattr(Schedule, "steps_left", steps_left)
+
+
+FULL = {"team.mode": "full", "model": "game-tiny"}
 VARIANTS = {
     "models that are drawn from the seed": {"model": "game-tiny"},
-    "full copies": {"team.mode": "full", "model": "game-tiny"},
-    "one ends early": {"train.budget_tokens": 170, "train.decay": "constant"},
+    "full copies, one ends early": FULL,
     "a warm-up": {"warm_up.steps": 3, "warm_up.lr": 0.01, "sft.source": "game_runs:words", "sft.batch": 6,
                   "train.kl_coef": 0.1},
-    "overlapping": {"train.overlap": True, "train.importance_cap": 2.0, "save.every": 3},
-    "two turns": {"train.turns": 2, "train.joint_mode": "aligned", "eval.samples": 1},
-    "critics": {"train.system": "iac", "train.joint_mode": "aligned"},
+    "overlapping": FULL | {"train.overlap": True, "train.importance_cap": 2.0, "save.every": 3},
+    "two turns": FULL | {"train.turns": 2, "train.minibatches": 2, "train.prompts_per_microbatch": 3},
+    "critics": FULL | {"train.system": "iac"},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variants(name, model, tmp_path):
-    fields = {"train.steps": 3, "eval.every": 0} | VARIANTS[name]
+def test_variants(name, model, tmp_path, monkeypatch):
+    fields = {"train.steps": 3, "eval.every": 0, "eval.before": False} | VARIANTS[name]
     model, seeds = fields.pop("model", model), SEEDS[:2]
+    if "early" in name:
+        end_early(monkeypatch, 0, 2)
     several(model, tmp_path / "together", seeds, **fields)
     for seed in seeds:
         alone(model, tmp_path / f"singles/seed{seed}", seed, **fields)
-    own = config(model, **fields)
-    if name == "critics":
-        own = config(model)
-    assert_same_runs(tmp_path / "together", tmp_path / "singles", own, seeds, exact=name != "two turns")
-    if name == "one ends early":
-        done = [checkpoint.saved_steps(tmp_path / f"together/seed{seed}/checkpoints")[-1] for seed in seeds]
-        assert done[0] != done[1]
+    places = tmp_path / "together", tmp_path / "singles"
+    assert_same_runs(*places, config(model, **fields), seeds, exact=model == "game-tiny" and name != "two turns")
+    done = [checkpoint.saved_steps(places[0] / f"seed{seed}/checkpoints")[-1] for seed in seeds]
+    assert done == [3, 2 if "early" in name else 3]
 
 
 def test_progress_has_the_names_of_the_seeds_and_tables_are_in_their_folders(model, tmp_path, capsys):
@@ -255,3 +266,42 @@ def test_models_are_read_once(model, tmp_path, monkeypatch):
     stop_in(monkeypatch, 3, 0)
     several(model, tmp_path)
     assert read == [model]
+
+
+STUCK = """
+import hashlib
+from game_runs import config_of
+from experiments import train
+from jaxmarl_llm import update
+from jaxmarl_llm.utils import signals
+
+signals.GRACE = 1.0
+real, calls = update.train_step, []
+
+
+def stuck(*args, **options):
+    calls.append(1)
+    if len(calls) == 2:
+        print("begun", flush=True)
+        hashlib.pbkdf2_hmac("sha512", b"x", b"x", 2**31 - 1)
+    return real(*args, **options)
+
+
+update.train_step = stuck
+fields = {"eval.before": False, "save.every": 9, "seeds": (0, 1)}
+train.train(config_of(**fields), FOLDER)
+"""
+
+
+def test_seeds_that_wait_for_a_program_are_saved_from_outside(tmp_path, compiled):
+    code = STUCK.replace("FOLDER", repr(str(tmp_path)))
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=smoke_runs.environment(compiled),
+                               text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    while (line := process.stdout.readline()) != "begun\n":
+        assert line, process.communicate()[1]
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate()
+    assert process.returncode == 0 and "Traceback" not in err
+    for seed in (0, 1):
+        assert f"seed {seed}  stopped after iteration 1; the same command resumes\n" in out
+        assert checkpoint.saved_steps(tmp_path / f"seed{seed}/checkpoints") == [1]
