@@ -82,14 +82,24 @@ def build_team(config, devices=None, speakers=None, read: Callable = read_model)
         rank=c.rank,
         alpha=c.alpha,
         targets=tuple(c.targets),
-        keep_reference=c.mode == "full"
-        and not begins(config)
-        and (training.loss_config(config).reads_reference or needs_reference(config)),
+        keep_reference=_keeps_reference(config),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
         experts=experts,
     )
+
+
+def keeps_base(config) -> bool:
+    """Whether the team holds its models as they were loaded, beside what it learns."""
+    return config.team.mode != "full" or _keeps_reference(config)
+
+
+def _keeps_reference(config) -> bool:
+    """Whether full copies of a model are held beside the model itself, which is read as the reference policy."""
+    if config.team.mode != "full" or begins(config):
+        return False
+    return training.loss_config(config).reads_reference or needs_reference(config)
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:

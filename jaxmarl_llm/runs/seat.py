@@ -30,7 +30,7 @@ class Seat:
       train_step: makes an update, with the arguments of `update.train_step`; None: that itself.
       read_model: reads a model of the team, as `teams.read_model`.
       alone: calls a function with its arguments while no program of another run is made.
-      opening: the context in which a run opens its files, tasks and models.
+      opening: the context in which a run opens its files, tasks and models, and makes no draw or update.
       stop_signal: makes the `StopSignal` of the training loop.
       display: makes its `console.ProgressDisplay`.
       tell: prints a line that is for whoever waits for the runs.

@@ -66,7 +66,7 @@ def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
     if (workdir / "config.json").is_file():
         raise UserError(f"{workdir} holds a run of one seed; take another --workdir for seeds={seeds!r}")
     with StopSignal("request") as stop, Screen() as shown:
-        together = _Together(seeds, workdir, shown, loads_once=config.team.mode != "full")
+        together = _Together(seeds, workdir, shown, loads_once=teams.keeps_base(config))
         stop.rescue = together.rescue
         try:
             together.run(config, train)
@@ -74,9 +74,9 @@ def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
             stopping.withdraw()
     if together.errors:
         failed, error = next(iter(together.errors.items()))
-        rest = tuple(seed for seed in seeds if seed not in together.errors)
-        without = f"; --config.seeds={','.join(map(str, rest))} goes on without it" if rest else ""
-        print(f"seed {failed} has failed, the others are stopped{without}", flush=True)
+        if rest := ",".join(str(seed) for seed in seeds if seed not in together.errors):
+            without = f"--config.seeds={rest} goes on without it"
+            print(f"seed {failed} has failed, the others are stopped; {without}", flush=True)
         raise error
     return {seed: together.summaries.get(seed, {}) for seed in seeds}
 
