@@ -19,6 +19,7 @@ from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.files import experiment
+from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils.errors import UserError
@@ -47,6 +48,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
                 f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
             )
         validate(settings, f"the config of {name!r}")
+        refuse_seeds(settings, "a search")
     resume_checks.ensure_writable(workdir)
     results, folders = [], []
     # The searchers serve all members, so they are opened for one with lessons if there is one.

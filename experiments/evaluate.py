@@ -20,6 +20,7 @@ from absl import app, flags
 
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.config.programs import searches
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.runs import run_folder
@@ -166,6 +167,7 @@ def main(argv):
             )
         config.model = args.base
     validate(config)
+    refuse_seeds(config, "an evaluation")
     if searches(config):
         refuse_samples()
         return search_run(config, workdir, which, args.out, args.split)

@@ -22,6 +22,7 @@ from jaxmarl_llm.analysis.audit import rescoring
 from jaxmarl_llm.analysis.audit.rescoring import Change, Order
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import programs, validate, workload
+from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
 from jaxmarl_llm.utils import console, files
@@ -68,6 +69,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         config.task.reward = reward
     _check_protocols(run_config, config)
     validate(config)
+    refuse_seeds(config, "a run")
     steps = transcripts.steps(workdir)
     if not steps:
         raise UserError(

@@ -1,6 +1,7 @@
 """Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
 
 A run folder with a run inside is resumed, and a finished one shown; a config that contradicts it is refused.
+`--config.seeds=0,1,2` trains several seeds at the same time, in folders under --workdir.
 Ctrl-C, SIGTERM and a closed terminal save and stop, within seconds; a second signal stops at once.
 """
 
@@ -16,21 +17,40 @@ from jaxmarl_llm.runs import run_folder, summaries
 from jaxmarl_llm.utils import device_memory, distributed
 
 
-def train(config, workdir: str, accept_changes: bool = False) -> dict:
-    """Run or resume the training in ``workdir``; returns the summary that is written there.
+def train(config, workdir: str, accept_changes: bool = False, seat=None) -> dict:
+    """Run or resume the training in ``workdir``; returns the summary that is written there, or those by seed.
 
-    ``accept_changes``: go on with other problems, models or code than the run began with.
+    ``accept_changes``: go on with other problems, models or code than the run began with. ``seat``: the run's
+    place among others that are trained at the same time, see `jaxmarl_llm.runs.seat`.
     """
     validate(config)
     check_training(config)
+    if config.seeds:
+        return _train_seeds(config, workdir, accept_changes)
     if finished := summaries.finished(config, workdir):
         return finished
-    if config.warm_up.steps and not _warmed_up(config, workdir, accept_changes):
+    if config.warm_up.steps and not _warmed_up(config, workdir, accept_changes, seat):
         return {}
     print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
     from jaxmarl_llm.runs import training_loop  # imports JAX, for which the first line is not to wait
+    from jaxmarl_llm.runs.seat import ALONE
 
-    return training_loop.run_to_end(config, workdir, accept_changes, _write_report)
+    return training_loop.run_to_end(config, workdir, accept_changes, _write_report, seat or ALONE)
+
+
+def _train_seeds(config, workdir: str, accept_changes: bool) -> dict[int, dict]:
+    """`train` of every seed, all at the same time; summaries by seed."""
+    print(f"seeds {', '.join(map(str, config.seeds))} in folders under {workdir}", flush=True)
+    from jaxmarl_llm.runs import seeds  # imports JAX
+
+    summaries = seeds.train_all(config, workdir, functools.partial(train, accept_changes=accept_changes))
+    seeds.show(summaries, workdir)
+    if config.log.report and all(summaries.values()):
+        from jaxmarl_llm.analysis.report import page
+
+        folders = [seeds.folder_of(workdir, seed) for seed in summaries]
+        print(f"a report: {page.write(folders, pathlib.Path(workdir) / 'report.html')[0]}", flush=True)
+    return summaries
 
 
 def _write_report(folder: pathlib.Path) -> None:
@@ -42,12 +62,12 @@ def _write_report(folder: pathlib.Path) -> None:
     print(f"a report: {written[0]}", flush=True)
 
 
-def _warmed_up(config, workdir: str, accept_changes: bool) -> bool:
+def _warmed_up(config, workdir: str, accept_changes: bool, seat) -> bool:
     """Whether what the run begins with is there, after training it if it was not; False if that was stopped."""
     print(f"a warm-up for {workdir}, unless it has one", flush=True)
     from jaxmarl_llm.runs import warm_up  # imports JAX
 
-    return warm_up.made(config, workdir, functools.partial(train, accept_changes=accept_changes))
+    return warm_up.made(config, workdir, functools.partial(train, accept_changes=accept_changes, seat=seat))
 
 
 def define_flags() -> None:

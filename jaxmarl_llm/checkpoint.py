@@ -11,6 +11,7 @@ import dataclasses
 import importlib.metadata
 import json
 import pathlib
+import threading
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +27,11 @@ from jaxmarl_llm.update import TrainState
 from jaxmarl_llm.utils import agent_axis, formats, repeated_errors
 from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.utils.saved_names import BEST, LATEST
+
+# What Orbax keeps about a save that goes on is shared by all that a process saves: of several runs in threads
+# of their own one saves at a time. These are the managers that save, and the thread that each is used by.
+_ONE_AT_A_TIME = threading.Lock()
+_SAVING: dict[ocp.CheckpointManager, int] = {}
 
 States = dict[int, TrainState]  # by position in `Team.members`; frozen members have none
 
@@ -143,18 +149,22 @@ class Checkpointer:
             self.wait()
         finally:
             while self._managers:
-                self._managers.popitem()[1].close()
+                manager = self._managers.popitem()[1]
+                manager.close()
+                _SAVING.pop(manager, None)
 
     def _write(self, place: pathlib.Path, number: int, items: dict, meta: dict) -> None:
         args = {name: ocp.args.StandardSave(tree) for name, tree in items.items()}
         args = ocp.args.Composite(meta=ocp.args.JsonSave(meta), **args)
-        with self._reporting(place):
+        with _ONE_AT_A_TIME, self._reporting(place):
+            _wait_for_other_threads()
             if place not in self._managers:
                 options = ocp.CheckpointManagerOptions(
                     preservation_policy=ocp.checkpoint_managers.LatestN(self._keep[place]),
                     cleanup_tmp_directories=True,  # what an earlier process left half written
                 )
                 self._managers[place] = ocp.CheckpointManager(place, options=options)
+            _SAVING[self._managers[place]] = threading.get_ident()
             self._managers[place].save(number, args=args)
 
     @contextlib.contextmanager
@@ -169,11 +179,20 @@ class Checkpointer:
             broken = self._managers.pop(place, None)
             with contextlib.suppress(Exception):
                 if broken is not None:
+                    _SAVING.pop(broken, None)
                     broken.close()
             if not _about_files(error):
                 raise
             reason = f"{_first_line(error)} (complete are steps {saved_steps(self.folder)})"
             raise StorageError(f"a checkpoint in {place} could not be written: {reason}") from error
+
+
+def _wait_for_other_threads() -> None:
+    """Block until what other threads save is on disk; an error is theirs, and comes again when they wait."""
+    for manager, thread in list(_SAVING.items()):
+        if thread != threading.get_ident():
+            with contextlib.suppress(Exception):
+                manager.wait_until_finished()
 
 
 def saved_steps(folder) -> list[int]:
@@ -234,7 +253,7 @@ def _read(folder, which, like: dict[str, Any]):
     args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}
     args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
     try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+        with _ONE_AT_A_TIME, ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
             return reader.restore(path, args=args)
     except Exception as error:
         if not _about_files(error):

@@ -8,7 +8,7 @@ neither do ``remote`` ones, whose texts come from an `experts.Expert`.
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -105,6 +105,8 @@ class Member:
     per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither: its texts
     come from ``expert``, which may be None if no texts are needed. ``reference`` are the parameters of the
     reference policy, with a leading axis N, of a team that began with those of another run; None: the base.
+    ``generate`` draws completions in place of `sampling.generate`, with the same arguments: that of several
+    runs which draw together.
     """
 
     stack: Stack
@@ -114,6 +116,7 @@ class Member:
     model_name: str
     expert: Any = None
     reference: Any = None
+    generate: Callable | None = None
 
     @property
     def remote(self) -> bool:

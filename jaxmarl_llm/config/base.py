@@ -30,8 +30,8 @@ SECTIONS = (
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
-    sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference, programs,
-    remote, imitation,
+    general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
+    programs, remote, imitation,
 )  # fmt: skip
 
 

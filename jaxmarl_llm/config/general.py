@@ -2,7 +2,9 @@
 
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.utils.errors import UserError
 
+LARGEST_SEED = 2**32 - 1
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -13,7 +15,10 @@ def _several_devices(config: ConfigDict) -> bool:
 FIELDS = (
     # Random keys are made of 32 bits of the seed.
     number("seed", 0, "Seed of every random stream: adapters, rollouts, evaluations, order of the problems.",
-           low=0, high=2**32 - 1),
+           low=0, high=LARGEST_SEED),
+    value("seeds", (),
+          "Seeds that are trained at the same time, in one program, such as (0, 1, 2), each in a folder of its own "
+          "(docs/sweeps.md); empty: the one of seed."),
     value("model", "smollm2-135m-instruct",
           "Model of all agents: a bundled name, a local folder, a .gguf file or a hub id; or one with random "
           "weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock), "
@@ -61,3 +66,42 @@ FIELDS = (
           "Keep token ids and the sampler's log-probabilities in transcripts too."),
     value("log.report", True, "Write report.html at the end."),
 )  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence about several seeds that cannot be, or about a field that cannot stand beside them."""
+    seeds = tuple(config.seeds)
+    if not seeds:
+        return []
+    whole = [seed for seed in seeds if type(seed) is int and 0 <= seed <= LARGEST_SEED]
+    if len(whole) < len(seeds):
+        return [f"seeds={seeds!r}: allowed are whole numbers from 0 to {LARGEST_SEED}"]
+    if len(set(seeds)) < len(seeds):
+        twice = next(seed for seed in seeds if seeds.count(seed) > 1)
+        return [f"seeds={seeds!r}: {twice} is there twice, each seed is trained once"]
+    if config.seed != base.seed:
+        return [f"seed={config.seed}: seeds={seeds!r} says what is trained, allowed beside it is {base.seed}"]
+    bad = []
+    if _several_devices(config):
+        bad.append(
+            f"seeds={seeds!r}: several seeds are trained on one device, mesh.agent, data and model are 1"
+        )
+    if config.engine.kind != "local":
+        bad.append(
+            f"engine.kind={config.engine.kind!r}: completions of several seeds are drawn in this process, allowed is "
+            "'local'"
+        )
+    if config.log.wandb_project:
+        bad.append(
+            f"log.wandb_project={config.log.wandb_project!r}: of several seeds no run can be logged to W&B, "
+            "allowed is ''"
+        )
+    if config.warm_up.steps and config.warm_up.folder and "{seed}" not in config.warm_up.folder:
+        bad.append(f"warm_up.folder={config.warm_up.folder!r}: with several seeds it must hold '{{seed}}'")
+    return bad
+
+
+def refuse_seeds(config: ConfigDict, what: str) -> None:
+    """UserError if the config is of several seeds, with the name of what is of one."""
+    if config.seeds:
+        raise UserError(f"seeds={tuple(config.seeds)!r}: {what} is of one seed, give it as seed")

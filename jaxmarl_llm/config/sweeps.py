@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.config import agent_settings, programs
 from jaxmarl_llm.config.base import ABOUT, validate
+from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.config.options import ConfigDict, field, leaves, no_such_field
 from jaxmarl_llm.utils.errors import UserError
 
@@ -112,6 +113,7 @@ def _member(fields: dict, short: str, number: int, base: ConfigDict, fixed: Mapp
             section, _, last = path.rpartition(".")
             kind = (field(config, section) if section else config).get_type(last).__name__
             raise UserError(f"{name}: {path}={value!r} must be of type {kind}") from None
+    refuse_seeds(config, name)
     validate(config, name)
     programs.check_training(config, name)
     held = {path: field(config, path) for path in sorted(fields) if path != "seed"}

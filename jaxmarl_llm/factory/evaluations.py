@@ -62,7 +62,7 @@ def evaluate(
     )
 
 
-def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0) -> int:
+def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: int = 1) -> int:
     """Most completions of an agent in a batch of an evaluation, greedy ones counted, see `sizes.items_that_fit`.
 
     Args:
@@ -70,12 +70,14 @@ def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0) -> int:
       team: the agents.
       held: arrays that stay on the devices, in any tree.
       samples: answers per problem; 0 for ``config.eval.samples``.
+      seeds: runs that are trained together, which share the memory.
     """
     answers, trained = (samples or config.eval.samples) + 1, config.train.group + config.train.partner_samples
     leaves = [x for x in jax.tree.leaves(held) if hasattr(x, "dtype")]
     held_bytes = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves)
     nodes = workload.nodes(config)[-1]
-    held = held_bytes, device_memory.limit(jax.local_devices()[0])
+    limit = device_memory.limit(jax.local_devices()[0])
+    held = held_bytes, limit and limit / seeds
 
     def items(stack: team_lib.Stack) -> int:
         of_item, of_training = (

@@ -1,6 +1,7 @@
 """From a config to the team: its models, their layout on devices, and what its prompts may be."""
 
 import logging
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -24,18 +25,18 @@ def layout(config, devices=None) -> sharding.Layout:
     return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
-def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
+def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, NumPy arrays if ``on_host``, in the dtype that it is kept in.
 
     That is ``model_options.dtype``, or the one that it is stored in, but no narrower than the computation: each
-    use would widen it again. Its tokenizer writes chats as ``model_options`` says. ValueError, naming the config's
-    field, for a model that cannot be loaded or has no tokenizer.
+    use would widen it again. ValueError, naming the config's field, for a model that cannot be loaded or has no
+    tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, randomness.STREAMS.index("random_model"))
         model = built_models.BUILDERS[name](config, seed, on_host)
         params = weights.in_dtype(model.params, config.model_options.dtype or None, config.policy.dtype)
-        return model.replace(params=params, tokenizer=chat_options.apply(config, model.tokenizer))
+        return model.replace(params=params)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     field = "team.models" if config.team.models else "model"
     try:
@@ -46,8 +47,14 @@ def load_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
         raise UserError(f"{field}: {error}") from error
     if model.tokenizer is None:
         raise UserError(f"{field}: {name!r} has no tokenizer files; an agent needs one")
+    return model
+
+
+def load_model(config, name: str, on_host: bool = False, read: Callable = read_model) -> weights.LoadedModel:
+    """`read_model`, or ``read`` in its place, with a tokenizer that writes chats as ``model_options`` says."""
+    model = read(config, name, on_host)
     tokenizer = chat_options.apply(config, model.tokenizer)
-    if roles.folds_system(tokenizer.template or ""):
+    if name not in built_models.BUILDERS and roles.folds_system(tokenizer.template or ""):
         logging.warning(
             "the chat template of %r accepts no system message: it is put in front of the user's first", name
         )
@@ -65,10 +72,11 @@ def _architecture(config, name: str) -> PolicyConfig:
         raise UserError(f"{field}: {error}") from error
 
 
-def build_team(config, devices=None, speakers=None) -> team_lib.Team:
+def build_team(config, devices=None, speakers=None, read: Callable = read_model) -> team_lib.Team:
     """Load every model once and build the team, on all devices or on these.
 
     ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
+    ``read``: see `load_model`.
     """
     hardware.prepare(config, devices)
     c, names = config.team, remote.names(config)
@@ -80,7 +88,7 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         mesh_checks.check_rows(config)
         for name in local:
             mesh_checks.check(config, name, _architecture(config, name))
-    models = {name: load_model(config, name, on_host) for name in local}
+    models = {name: load_model(config, name, on_host, read) for name in local}
     chat_options.check_arguments(config, {name: model.tokenizer for name, model in models.items()})
     for name, model in models.items():
         needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
@@ -98,15 +106,25 @@ def build_team(config, devices=None, speakers=None) -> team_lib.Team:
         alpha=c.alpha,
         targets=tuple(c.targets),
         param_dtype=config.train.param_dtype,
-        keep_reference=c.mode == "full"
-        and not begins(config)
-        and (training.loss_config(config).reads_reference or needs_reference(config)),
+        keep_reference=_keeps_reference(config),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
         experts=experts,
         attention=config.policy.attention,
     )
+
+
+def keeps_base(config) -> bool:
+    """Whether the team holds its models as they were loaded, beside what it learns."""
+    return config.team.mode != "full" or _keeps_reference(config)
+
+
+def _keeps_reference(config) -> bool:
+    """Whether full copies of a model are held beside the model itself, which is read as the reference policy."""
+    if config.team.mode != "full" or begins(config):
+        return False
+    return training.loss_config(config).reads_reference or needs_reference(config)
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:

@@ -14,6 +14,7 @@ cache: one flat message, of a size that all batches of a run fit in, so that it 
 import functools
 import itertools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ class Scored(NamedTuple):
 Scorer = Callable[[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray], Scored]
 
 _CALLS = itertools.count(1)
+# Of several runs in this process: their programs would disturb each other's times, and callbacks that wait
+# for each other's threads may wait for ever.
+_ONE_AT_A_TIME = threading.Lock()
 _SENT: dict[int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]] = {}  # by call: its message's reader
 
 
@@ -111,8 +115,9 @@ class Bridge:
         message = np.pad(message, (0, _room(message.size, MESSAGE_ROOM) - message.size))
         _SENT[call] = read
         try:
-            answer = _program(message.size, _room(size, REWARDS_ROOM), jax.local_devices()[0])(message)
-            rewards, number = jax.device_get(answer)
+            with _ONE_AT_A_TIME:
+                answer = _program(message.size, _room(size, REWARDS_ROOM), jax.local_devices()[0])(message)
+                rewards, number = jax.device_get(answer)
         finally:
             del _SENT[call]
         return rewards[:size].reshape(shape), self.record(number)

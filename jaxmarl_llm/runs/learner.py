@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -33,13 +33,20 @@ def _shapes(states):
 class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
     with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
-    `teams.prompt_sizes`; None: what each batch needs.
+    `teams.prompt_sizes`; None: what each batch needs. ``train_step``: in place of `update.train_step`, see `seat`.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
 
-    def __init__(self, config, team: Team, prompt_sizes=None, demonstrations: Sequence[Encoded] = ()):
-        self.config, self._team = config, team
+    def __init__(
+        self,
+        config,
+        team: Team,
+        prompt_sizes=None,
+        demonstrations: Sequence[Encoded] = (),
+        train_step: Callable | None = None,
+    ):
+        self.config, self._team, self._train_step = config, team, train_step
         self._prompt_sizes = prompt_sizes or [None] * len(team.members)
         self._optimizer, self._loss = training.build_optimizer(config), training.loss_config(config)
         self.states: dict[int, update.TrainState] = {
@@ -105,8 +112,9 @@ class Learner:
             parts = self.config.train.minibatches
             pieces = [packing.split_minibatches(batch, parts) for batch in batches]
             rows, layout = [], member.stack.layout
+            train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):
-                self.states[i], new = update.train_step(
+                self.states[i], new = train_step(
                     member.stack,
                     self._loss,
                     self._optimizer,

@@ -38,10 +38,11 @@ def _servers(config) -> list[tuple[str, str]]:
     return [("drawn by", ", ".join(config.engine.servers))] if engine.by_servers(config) else []
 
 
-def memory(config, team, states) -> dict[str, float]:
+def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
     """MB that an iteration holds on one device, by what they are for; activations are not counted.
 
-    ``states`` may hold shapes. Of cache and logits those of all devices are counted.
+    ``states`` may hold shapes. Of cache and logits those of all devices are counted. ``seeds`` are trained
+    together: of all but the base there is so much more.
     """
     members = [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
@@ -52,27 +53,28 @@ def memory(config, team, states) -> dict[str, float]:
         for m in members
     ]
     cache = sum(caches) / 1e6
-    return {
-        "base": sum(_megabytes(m.base) for m in members),
+    of_each = {
         "learned": sum(_megabytes(s.trainable) for s in states.values()),
         "optimizer": sum(_megabytes(s.opt_state) for s in states.values()),
         "cache": cache,
         "logits": 3 * _logits_tokens(team) * max((p.vocab_size for p in policies), default=0) * 4 / 1e6,
     }
+    base = sum(_megabytes(m.base) for m in members)
+    return {"base": base} | {name: seeds * size for name, size in of_each.items()}
 
 
-def planned_mb(config, team, states, models) -> float:
+def planned_mb(config, team, states, models, seeds: int = 1) -> float:
     """MB of one device that are planned, with the gradients: `memory` and `beside`, activations not counted."""
-    parts, (learned, optimizer) = memory(config, team, states), beside(models)
-    return sum(parts.values()) + learned + optimizer + max(parts["learned"], learned)
+    parts, (learned, optimizer) = memory(config, team, states, seeds), beside(models)
+    return sum(parts.values()) + seeds * (learned + optimizer) + max(parts["learned"], seeds * learned)
 
 
-def used(config, team, states, models) -> dict[str, float]:
+def used(config, team, states, models, seeds: int = 1) -> dict[str, float]:
     """`planned_mb` and the most MB of a device that were used; {} where the backend does not say, as a CPU."""
     most = device_memory.peak(jax.local_devices()[0])
     if most is None:
         return {}
-    return {"planned_mb": planned_mb(config, team, states, models), "peak_mb": most / 1e6}
+    return {"planned_mb": planned_mb(config, team, states, models, seeds), "peak_mb": most / 1e6}
 
 
 def beside(models) -> tuple[float, float]:
@@ -81,11 +83,11 @@ def beside(models) -> tuple[float, float]:
     return tuple(map(_megabytes, parts))
 
 
-def _beside(models) -> list[tuple[str, str]]:
+def _beside(models, seeds: int) -> list[tuple[str, str]]:
     """Memory of critics and the like, as a table row, if there are any."""
     if not models:
         return []
-    learned, optimizer = beside(models)
+    learned, optimizer = (seeds * size for size in beside(models))
     text = f"{learned:.1f} + {optimizer:.1f} MB, beside the agents"
     return [("memory: critics + optimizer", text)]
 
@@ -95,12 +97,13 @@ def _logits_tokens(team) -> int:
     return max((token_scores.CHUNK * len(m.stack.agents) for m in team.members if not m.remote), default=0)
 
 
-def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
+def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[str, str]]:
     """The arithmetic of an iteration and the device memory it needs, before anything is compiled.
 
-    ``models`` are the states of those that the system trains beside the agents.
+    ``models`` are the states of those that the system trains beside the agents. ``seeds``: runs that are
+    trained together, as `memory`.
     """
-    c, b, size = config.train, config.train.prompts, memory(config, team, states)
+    c, b, size = config.train, config.train.prompts, memory(config, team, states, seeds)
     learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
     return [
         *_answers(config, len(team.agents)),
@@ -109,16 +112,17 @@ def plan_rows(config, team, task, states, models) -> list[tuple[str, str]]:
         else ("iterations", str(c.steps)),
         *_devices(config),
         *_servers(config),
+        *_seeds(seeds),
         ("memory: shared base", f"{size['base']:.0f} MB"),
         (
             "memory: learned + optimizer",
             f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {learners}",
         ),
-        *_beside(models),
+        *_beside(models, seeds),
         ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),
         (
             "memory: logits (update)",
-            f"about {size['logits']:.0f} MB for {_logits_tokens(team)} tokens at a time",
+            f"about {size['logits']:.0f} MB for {seeds * _logits_tokens(team)} tokens at a time",
         ),
     ]
 
@@ -153,6 +157,12 @@ def _counterfactuals(config) -> list[tuple[str, str]]:
     drawn = workload.counterfactual_completions(config)
     text = f"up to {workload.counterfactual_answers(config)} more, {drawn} completions drawn for them"
     return [(f"without an agent's part ({config.train.counterfactual})", text)]
+
+
+def _seeds(seeds: int) -> list[tuple[str, str]]:
+    """How many runs the memory is of, as a table row, if there are several."""
+    text = f"{seeds} at the same time, each does all that is above; memory below is of all, and at times"
+    return [("seeds", f"{text} what they learn is there twice")] if seeds > 1 else []
 
 
 def _further_draws(c) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Everything that a training run holds open: services, tasks, team, learner, files. The loop is in train.py."""
 
 import contextlib
+import dataclasses
 import math
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,10 @@ from jaxmarl_llm.runs import begin, damaged, journals, lock, plan_table, resumed
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.runs.seat import ALONE, Seat
 from jaxmarl_llm.runs.services import Services
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.team import Team
 from jaxmarl_llm.transcripts import TranscriptWriter
 from jaxmarl_llm.utils import console, distributed, formats
 from jaxmarl_llm.utils.errors import NotFiniteError, UserError
@@ -53,14 +56,15 @@ class Run:
       team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
       schedule, spending, summary: iterations, budgets, what summary.json holds.
       output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
+      seat: its place among runs that are trained at the same time.
       display: the progress bar of the training, while it goes on.
       completed: iterations that are done, logged and evaluated.
     """
 
-    def __init__(self, config, workdir, accept_changes: bool = False):
+    def __init__(self, config, workdir, accept_changes: bool = False, seat: Seat = ALONE):
         self.config, self._given_date = chat_options.dated(config, workdir), config.model_options.date
         self.folder, self._accept_changes = pathlib.Path(workdir), accept_changes
-        self.output_folder = distributed.own_folder(self.folder)
+        self.output_folder, self.seat = distributed.own_folder(self.folder), seat
         self.timer = metrics.PhaseTimer()
         self.schedule = Schedule(config)
         self.display: console.ProgressDisplay | None = None
@@ -68,7 +72,7 @@ class Run:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, self.seat.opening():
             self._check_folder(stack)
             self.engine = stack.enter_context(engines.opened(self.config, self.folder))
             self._open_tasks(stack)
@@ -112,7 +116,10 @@ class Run:
         hardware.prepare(config)
         print("\n".join(hardware.lines(config)), flush=True)
         speakers = self.services.open_speakers([item for task in every_task for item in task.items])
-        self.team = begin.begun(config, teams.build_team(config, speakers=speakers), self.folder)
+        team = teams.build_team(config, speakers=speakers, read=self.seat.read_model)
+        team = begin.begun(config, team, self.folder)
+        members = [dataclasses.replace(member, generate=self.seat.generate) for member in team.members]
+        self.team = Team(tuple(members))
         self.services.count(self.team)
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
@@ -131,13 +138,13 @@ class Run:
         combined = config.train.joint_mode, config.train.partner_samples
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         demonstrations = imitation.load(config, self.task, self.team)
-        self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations)
+        self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations, self.seat.train_step)
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start
         self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
         held = [member.base for member in self.team.members], self.learner.states, self.learner.own_states
         # Of all evaluations, so that those on fewer problems run the same program.
-        rows = evaluations.rows_per_batch(config, self.team, held)
+        rows = evaluations.rows_per_batch(config, self.team, held, seeds=self.seat.seeds)
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples, rows)
         if self.schedule.start > config.train.steps:
             raise UserError(
@@ -193,7 +200,12 @@ class Run:
     def plan(self) -> list[tuple[str, str]]:
         """What an iteration consists of and what memory it takes, as table rows."""
         own = self.learner.own_states
-        return plan_table.plan_rows(self.config, self.team, self.task, self.learner.states, own)
+        states, seeds = self.learner.states, self.seat.seeds
+        return plan_table.plan_rows(self.config, self.team, self.task, states, own, seeds)
+
+    def tell(self, line: str) -> None:
+        """Print a line, above the progress bar if there is one."""
+        (self.display.print if self.display else self.seat.tell)(line)
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append a row to the metrics."""

@@ -15,7 +15,7 @@ from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.runs import begin, damaged, final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
-from jaxmarl_llm.utils import compile_times, console, formats
+from jaxmarl_llm.utils import compile_times, formats
 
 STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
 PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
@@ -52,15 +52,15 @@ def before(run) -> None:
     summaries.write_summary(run)
     name, title = ("before", "before training") if place is None else ("warm", "after the warm-up")
     if name not in earlier and run.config.eval.before:
-        print(f"testing the team {title} on {len(run.test_task.items)} problems ...", flush=True)
-        print(test(run, name, title, current(run, 0)), flush=True)
-        print(validate(run, 0), flush=True)
+        run.tell(f"testing the team {title} on {len(run.test_task.items)} problems ...")
+        run.tell(test(run, name, title, current(run, 0)))
+        run.tell(validate(run, 0))
 
 
 def after(run) -> None:
     """Measure the last state on the test, and the best one on validation if that is another."""
-    print(f"testing the trained team on {len(run.test_task.items)} problems ...", flush=True)
-    print(test_once(run, "after", "after training", run.schedule.done), flush=True)
+    run.tell(f"testing the trained team on {len(run.test_task.items)} problems ...")
+    run.tell(test_once(run, "after", "after training", run.schedule.done))
     test_best(run)
 
 
@@ -155,7 +155,7 @@ def test_best(run) -> None:
         run.summary["best"] = after | best
         summaries.write_summary(run)
         return
-    print(f"testing the best state on validation, of iteration {best['step']} ...", flush=True)
+    run.tell(f"testing the best state on validation, of iteration {best['step']} ...")
     try:
         trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
     except checkpoint.DamagedError as error:
@@ -164,13 +164,13 @@ def test_best(run) -> None:
         summaries.write_summary(run)
         return
     state = State(best["step"], trainables, memory)
-    print(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False), flush=True)
+    run.tell(test(run, "best", f"of the best state (iteration {best['step']})", state, logged=False))
 
 
 def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
     """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
     task = {"validation": run.validation_task, "test": run.test_task}[split]
-    shown = console.ProgressDisplay(
+    shown = run.seat.display(
         len(items), label=f"{split} problems", within=run.display, compiles=compile_times.of_process()
     )
     with run.timer("evaluate"), shown as display:

@@ -16,14 +16,14 @@ from jaxmarl_llm.rollout.counterfactuals import SecondRollout
 from jaxmarl_llm.runs import by_process, final_table, plan_table, run_evaluations, summaries
 from jaxmarl_llm.runs.prefetch import RolloutPrefetch
 from jaxmarl_llm.runs.run import Run
+from jaxmarl_llm.runs.seat import ALONE, Seat
 from jaxmarl_llm.utils import compile_times, console, distributed
 from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.utils.stopping import StopRequested
 
 
 def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., Forest]:
-    """`rollouts.run` on a batch of items, after ``step`` iterations; it takes a protocol, ``trainables`` and a ``key``.
-    """
+    """`rollouts.run` on a batch of items, after ``step`` iterations; takes a protocol, ``trainables`` and a ``key``."""
     config = run.config
     return functools.partial(
         rollouts.run,
@@ -74,13 +74,13 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     if run.schedule.may_overlap(step + 1):
         prefetch.begin(step + 1, run.learner.trainables())
     with run.timer("credit"):
-        credit = run.learner.assign(forest)
+        credit = run.seat.alone(run.learner.assign, forest)
     metrics = credit.metrics()
     with run.timer("update"):
         metrics |= run.learner.update(credit)
     if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change any more
         with run.timer("learn"):
-            metrics |= run.learner.learn(credit)
+            metrics |= run.seat.alone(run.learner.learn, credit)
     if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
         if run.config.train.redraw:
@@ -96,33 +96,36 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     return metrics | by_process.metrics(metrics)
 
 
-def run_to_end(config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None]) -> dict:
+def run_to_end(
+    config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None], seat: Seat = ALONE
+) -> dict:
     """Run or resume the training in ``workdir``, arguments as of `train.train`; the summary, {} if it was stopped.
 
     ``write_report`` is called with the run folder at the end, where ``log.report`` is on.
     """
     first = "flag" if distributed.is_distributed() else "request"
-    with StopSignal(first) as stop, Run(config, workdir, accept_changes) as run:
+    with seat.stop_signal(first) as stop, Run(config, workdir, accept_changes, seat) as run:
         stop.rescue = run.save_completed
         try:
             with RolloutPrefetch(functools.partial(draw, run)) as prefetch:
                 summary = iterations(run, prefetch, stop)
                 if summary and config.log.report and distributed.is_main():
-                    write_report(run.folder)
+                    seat.alone(write_report, run.folder)
                 return summary
         except StopRequested:
             stop.take()
-            print(run.save_completed()[0], flush=True)
+            seat.tell(run.save_completed()[0])
             return {}
 
 
 def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
     """The training loop, with evaluations and checkpoints; the summary, {} if it was stopped."""
     config = run.config
-    console.table(run.plan(), ("one iteration", ""), title=f"Training in {run.folder}")
+    title, stream = f"Training in {run.folder}", run.seat.plan_stream
+    console.table(run.plan(), ("one iteration", ""), title=title, stream=stream)
     run_evaluations.before(run)
     steps, compiles, slow = config.train.steps, compile_times.of_process(), by_process.SlowHosts()
-    with console.ProgressDisplay(steps, done=run.schedule.start, compiles=compiles) as display:
+    with run.seat.display(steps, done=run.schedule.start, compiles=compiles) as display:
         run.display = display
         for step in run.steps_left():
             with run.saved_on_error(step):
@@ -153,9 +156,10 @@ def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
 def finish(run: Run) -> dict:
     """Save, evaluate on validation and test, print the results, draw the curve; the summary."""
     run.save(run.schedule.done)
-    print(run_evaluations.validate(run, run.schedule.done), flush=True)
+    run.tell(run_evaluations.validate(run, run.schedule.done))
     run_evaluations.after(run)
-    if used := plan_table.used(run.config, run.team, run.learner.states, run.learner.own_states):
+    states, own = run.learner.states, run.learner.own_states
+    if used := plan_table.used(run.config, run.team, states, own, run.seat.seeds):
         run.summary["memory"] = used
         summaries.write_summary(run)
     final_table.show(run.summary, run.output_folder)
@@ -164,7 +168,8 @@ def finish(run: Run) -> dict:
         plots,  # imports matplotlib, for which nobody is to wait before the first iteration
     )
 
-    picture = plots.learning_curve(rows, run.output_folder / "plots" / "learning_curve.png")
+    path = run.output_folder / "plots" / "learning_curve.png"
+    picture = run.seat.alone(plots.learning_curve, rows, path)
     duration = summaries.minutes(run.summary)
     print(f"{duration}; summary.json, transcripts and {picture.name} in {run.output_folder}", flush=True)
     return run.summary

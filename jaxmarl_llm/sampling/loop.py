@@ -57,9 +57,15 @@ class Samples:
         )
 
 
+def agent_keys(key, agents: int):
+    """The random keys (N,) of the agents of a stack, from that of a call of `generate`."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(agents))
+
+
 def _row_keys(key, agents: int, rows: int):
+    keys_N = key if key.ndim else agent_keys(key, agents)
     fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(fold(key, jnp.arange(agents)))
+    return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(keys_N)
 
 
 class _Rows(NamedTuple):
@@ -147,7 +153,7 @@ def generate(
       base, trainable: its parameters.
       prompts_NBP, lengths_NB: left-padded prompt tokens and their lengths.
       key: random key; agent n, row r, token t uses fold_in of the three, so neither the other rows nor the
-        device count matter.
+        device count matter. Or keys by agent (N,), in place of its fold_in with n.
       samples: G.
       params: how to draw.
       shared: the common beginning before ``prompts_NBP`` of all prompts of an agent, if there is one.

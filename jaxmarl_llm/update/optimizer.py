@@ -4,6 +4,7 @@ Everything is computed in float32. Parameters and moments that are kept in bfloa
 (`dtypes.rounded`): to the nearest number most updates would change nothing, as a bfloat16 number has 8 bits.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,10 @@ LEAF = 7919  # between the seeds of one update's arrays
 
 @struct.dataclass
 class TrainState:
-    """The state of learning: parameters and optimizer state with agent axis N; ``step`` counts updates."""
+    """The state of learning: parameters and optimizer state with agent axis N; ``step`` counts updates.
+
+    Of S runs side by side, whose agents follow each other on the agent axis, ``step`` is (S,).
+    """
 
     step: jax.Array
     trainable: Any
@@ -41,6 +45,7 @@ class Rates(NamedTuple):
     scale_N: jax.Array
 
 
+@functools.cache  # the same one for the same numbers: programs that hold it are compiled once
 def make_optimizer(
     *,
     lr: float,
@@ -94,6 +99,15 @@ def _rounded(tree, like, seed):
     return jax.tree.unflatten(structure, new)
 
 
+def _rounded_by_run(tree, like, step):
+    """`_rounded` of agents of one run, or of several side by side: each as it would be alone."""
+    if step.ndim == 0:
+        return _rounded(tree, like, step)
+    apart = [jax.tree.map(lambda x: x.reshape(step.size, -1, *x.shape[1:]), each) for each in (tree, like)]
+    new = jax.vmap(_rounded)(*apart, step)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), new)
+
+
 def init_state(
     trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
 ) -> TrainState:
@@ -105,26 +119,36 @@ def init_state(
 def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
     """The state after one optimizer step, the metrics ``loss`` and ``grad_norm`` (N,), and the updates.
 
-    If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved. ``rates`` as
-    in `train_step`.
+    If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved: that of all
+    agents of the run. ``rates`` as in `train_step`.
     """
     grads = dtypes.cast(grads, jnp.float32)
     if rates is not None:  # another loss may reach parameters of an agent that does not learn
-        grads = _where_learning(rates, grads, jax.tree.map(jnp.zeros_like, grads))
+        grads = _of_agents(rates.learns_N, grads, jax.tree.map(jnp.zeros_like, grads))
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
     if rates is not None:
         updates = jax.tree.map(lambda u: u * agent_axis.along(rates.scale_N, u).astype(u.dtype), updates)
-        updates = _where_learning(rates, updates, jax.tree.map(jnp.zeros_like, updates))
-        opt_state = _where_learning(rates, opt_state, state.opt_state)
+        updates = _of_agents(rates.learns_N, updates, jax.tree.map(jnp.zeros_like, updates))
+        opt_state = _of_agents(rates.learns_N, opt_state, state.opt_state)
     moved = jax.tree.map(jnp.add, dtypes.cast(state.trainable, jnp.float32), updates)
-    trainable = _rounded(moved, state.trainable, state.step)
+    trainable = _rounded_by_run(moved, state.trainable, state.step)
     metrics = {"loss": losses_N, "grad_norm": jax.vmap(optax.tree.norm)(grads)}
-    finite = jnp.isfinite(metrics["grad_norm"]).all() & jnp.isfinite(metrics["loss"]).all()
+    finite_N = jnp.isfinite(metrics["grad_norm"]) & jnp.isfinite(metrics["loss"])
     new = TrainState(state.step + 1, trainable, opt_state)
-    new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state)
-    return new, metrics, updates
+    return _where_finite(finite_N, new, state), metrics, updates
 
 
-def _where_learning(rates: Rates, new, old):
-    """Leaves (N, ..) of ``new`` for the agents that learn, of ``old`` for the others."""
-    return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(rates.learns_N, x), x, y), new, old)
+def _where_finite(finite_N, new: TrainState, old: TrainState) -> TrainState:
+    """The new state of every run whose agents are all finite, else its old one."""
+    if new.step.ndim == 0:
+        finite = finite_N.all()
+        return jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, old)
+    finite_S = finite_N.reshape(new.step.size, -1).all(1)
+    finite_N = jnp.repeat(finite_S, finite_N.size // new.step.size)
+    parts = [(s.trainable, s.opt_state) for s in (new, old)]
+    return TrainState(jnp.where(finite_S, new.step, old.step), *_of_agents(finite_N, *parts))
+
+
+def _of_agents(chosen_N, new, old):
+    """Leaves (N, ..) of ``new`` for the agents that are chosen, of ``old`` for the others."""
+    return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(chosen_N, x), x, y), new, old)

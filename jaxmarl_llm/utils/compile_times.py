@@ -55,9 +55,10 @@ class CompileTimes:
             self._tell(False)
 
     def _tell(self, compiling: bool) -> None:
-        if self._watchers and compiling != self._named:
+        watchers = self._watchers[-1:]  # another thread may take its own away
+        if watchers and compiling != self._named:
             self._named = compiling
-            self._watchers[-1](compiling)
+            watchers[0](compiling)
 
     @contextmanager
     def watched(self, tell: Callable[[bool], None]) -> Iterator[None]:

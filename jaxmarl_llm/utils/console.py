@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich import box
 from rich.console import Console
@@ -87,10 +87,19 @@ class Eta:
         return (self.seconds_per_step or 0.0) * steps
 
 
+class Outer(Protocol):
+    """What shows a display below itself: another one, or a `screen.Screen`."""
+
+    name: str
+    stream: TextIO
+    bar: Any
+
+
 class ProgressDisplay:
     """Progress over `total` steps, of which `done` are done already (a resumed run).
 
-    label: name of a step. within: an outer display, still open, below which this one shows its own bar.
+    label: name of a step. within: an outer display, still open, below which this one shows its
+    own bar. name: what its lines and its bar begin with, where several are shown; '': as the outer one's.
     compiles: of steps that compile programs: it is said while one compiles, and does not count as pace.
     Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
     a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`,
@@ -104,26 +113,27 @@ class ProgressDisplay:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         label: str = "step",
-        within: "ProgressDisplay | None" = None,
+        within: "Outer | None" = None,
         compiles: CompileTimes | None = None,
+        name: str = "",
     ):
         if total < 1 or not 0 <= done <= total:
             raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
         self._total, self._done = total, done
         self._label, self._within = label, within
-        self._stream: TextIO = within._stream if within else stream or sys.stdout
+        self.name: str = name or (within.name if within else "")
+        self.stream: TextIO = within.stream if within else stream or sys.stdout
         self._compiles, self._compiled = compiles, compiles.seconds if compiles else 0.0
         self._timing, self._said = "ETA ?", False
         self._closing = contextlib.ExitStack()
         self._eta = Eta(clock=compiles.clock if compiles else clock)
         if within:
-            self._bar: Any = within._bar
+            self.bar: Any = within.bar
         else:
-            self._bar = _bar(self._stream) if is_terminal(self._stream) else None
-        if self._bar is not None:
-            self._task = self._bar.add_task(
-                label, total=total, completed=done, numbers="", timing=self._timing
-            )
+            self.bar = progress_bar(self.stream) if is_terminal(self.stream) else None
+        if self.bar is not None:
+            text = " ".join(filter(None, [self.name, label]))
+            self._task = self.bar.add_task(text, total=total, completed=done, numbers="", timing=self._timing)
 
     def update(
         self, done: int, values: Mapping[str, float], total: int | None = None, repeated: bool = False
@@ -144,8 +154,8 @@ class ProgressDisplay:
         unit = "s/step" if self._label == "step" else "s each"
         timing = f"{'?' if pace is None else format_number(pace)} {unit}  ETA {format_seconds(rest)}"
         self._timing = "  ".join(filter(None, [self._compiling_since_last(), timing]))
-        if self._bar is not None:
-            self._bar.update(
+        if self.bar is not None:
+            self.bar.update(
                 self._task, total=self._total, completed=done, numbers=numbers, timing=self._timing
             )
         else:
@@ -161,34 +171,36 @@ class ProgressDisplay:
         return f"compiling {format_number(seconds)} s" if seconds >= NAMED_SECONDS else ""
 
     def _show_compiling(self, compiling: bool) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, timing="compiling …" if compiling else self._timing)
+        if self.bar is not None:
+            with contextlib.suppress(KeyError):  # its own thread has just closed it
+                self.bar.update(self._task, timing="compiling …" if compiling else self._timing)
         elif compiling and not self._said:
             self._said = True
             self.print(f"{self._counted()}  compiling …")
 
     def print(self, text: str = "") -> None:
         """Print a line, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.console.print(Text(text))  # Text: brackets in it are no markup
+        text = "  ".join(filter(None, [self.name, text]))
+        if self.bar is not None:
+            self.bar.console.print(Text(text))  # Text: brackets in it are no markup
         else:
-            print(text, file=self._stream, flush=True)
+            print(text, file=self.stream, flush=True)
 
     def __enter__(self) -> "ProgressDisplay":
-        if self._bar is not None and not self._within:
-            self._bar.start()
+        if self.bar is not None and not self._within:
+            self.bar.start()
         if self._compiles:
             self._closing.enter_context(self._compiles.watched(self._show_compiling))
         return self
 
     def __exit__(self, *exception) -> None:
         self._closing.close()
-        if self._bar is None:
+        if self.bar is None:
             return
         if self._within:
-            self._bar.remove_task(self._task)
+            self.bar.remove_task(self._task)
         else:
-            self._bar.stop()
+            self.bar.stop()
 
 
 class LateProgress:
@@ -285,7 +297,8 @@ def _numeric_columns(rows: Sequence[Sequence], headers: Sequence[str]) -> list[b
     return [bool(rows) and not any(isinstance(row[i], str) for row in rows) for i in range(len(headers))]
 
 
-def _bar(stream: TextIO) -> Progress:
+def progress_bar(stream: TextIO) -> Progress:
+    """A bar for tasks with the fields ``numbers`` and ``timing``, not started."""
     columns = [
         TextColumn("{task.description}"),
         MofNCompleteColumn(),

@@ -48,6 +48,10 @@ class StopSignal:
         if not self._taken.acquire(blocking=False):
             threading.Event().wait()
 
+    def rescued(self) -> tuple[str, int] | None:
+        """What ``rescue`` returns, called in place of the main thread; None if that saves and ends by itself."""
+        return self.rescue() if self._taken.acquire(blocking=False) else None
+
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is not threading.main_thread():
             return self  # only the main one may handle signals
@@ -67,9 +71,9 @@ class StopSignal:
         return self
 
     def __exit__(self, *exception) -> None:
+        self.take()  # the interpreter must not go down around a thread that saves: JAX aborts the process then
         if not self._before:
             return
-        self.take()  # the interpreter must not go down around a thread that saves: JAX aborts the process then
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -103,8 +107,8 @@ class StopSignal:
                 if again and self._second == "exit":
                     _write(2, "stopped at once")
                     os._exit(INTERRUPTED)
-            if self._taken.acquire(blocking=False):
-                text, code = self.rescue()
+            if rescued := self.rescued():
+                text, code = rescued
                 _write(1, text)
                 os._exit(code)
             if self._next(received):

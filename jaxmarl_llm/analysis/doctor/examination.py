@@ -223,8 +223,10 @@ def memory(config, team: Team) -> Result:
     """The check of the memory that a training will hold, the system's own models included."""
     start = functools.partial(update.init_state, optimizer=training.build_optimizer(config))
     learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
-    parts = plan_table.memory(config, team, {i: jax.eval_shape(start, tree) for i, tree in learning.items()})
-    models, optimizer = plan_table.beside(systems.own_states(config, team, _trainables(team)))
+    states, seeds = {i: jax.eval_shape(start, tree) for i, tree in learning.items()}, len(config.seeds) or 1
+    parts = plan_table.memory(config, team, states, seeds)
+    own = plan_table.beside(systems.own_states(config, team, _trainables(team)))
+    models, optimizer = (seeds * size for size in own)
     if models:
         parts |= {"critics": models, "optimizer of critics": optimizer}
     parts["gradients"] = max(parts["learned"], models)  # one after the other

@@ -39,12 +39,13 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
     for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
         agents = tuple(a for a, model in zip(config.team.agents, names, strict=True) if model == name)
         stack_jobs.append(_job(config, name, agents, layout, tuple(devices)))
-    return _with_evaluations(config, stack_jobs, limit or chips.memory_limit(devices[0]))
+    whole = _with_evaluations(config, stack_jobs, limit or chips.memory_limit(devices[0]))
+    return [_of_seeds(job, len(config.seeds)) if config.seeds else job for job in whole]
 
 
 def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> list[Job]:
     """The jobs with the calls of an evaluation's batch, which is sized as a run would (`evaluation.sizes`)."""
-    samples, turns = config.eval.samples + 1, config.train.turns
+    samples, turns, seeds = config.eval.samples + 1, config.train.turns, len(config.seeds) or 1
     held = sum(map(memory.state_bytes, stack_jobs))
 
     def calls(job: Job, items: int) -> tuple[Call, ...]:
@@ -54,10 +55,30 @@ def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> lis
         of_item, of_training = (
             max(memory.sampler_cache(job, call) for call in of) for of in (calls(job, 1), job.calls)
         )
-        return sizes.items_that_fit(of_item, of_training, held, limit, samples)
+        return sizes.items_that_fit(of_item, of_training, held, limit and limit / seeds, samples)
 
     number = min(map(items, stack_jobs))
     return [dataclasses.replace(job, eval_calls=calls(job, number)) for job in stack_jobs]
+
+
+def _of_seeds(job: Job, seeds: int) -> Job:
+    """The job of several seeds that are trained together: so many more agents, side by side."""
+
+    def side_by_side(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"{s}.{name}" for s in range(seeds) for name in names)
+
+    def calls(one: Sequence[Call]) -> tuple[Call, ...]:
+        return tuple(dataclasses.replace(call, agents=side_by_side(call.agents)) for call in one)
+
+    critics = job.critics and dataclasses.replace(job.critics, names=side_by_side(job.critics.names))
+    return dataclasses.replace(
+        job,
+        stack=dataclasses.replace(job.stack, agents=side_by_side(job.stack.agents)),
+        calls=calls(job.calls),
+        eval_calls=calls(job.eval_calls),
+        batches=calls(job.batches),
+        critics=critics,
+    )
 
 
 def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
@@ -271,8 +292,10 @@ def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries:
     def jobs_and_bytes(settings: search.Settings) -> tuple[list[Job], list[float], float]:
         stack_jobs = jobs(with_settings(config, settings), devices, limit)
         held = [memory.state_bytes(job) for job in stack_jobs]
-        # While an update overlaps with the next rollout, that one uses copies of the trained parameters.
-        copies = sum(map(memory.trainable_bytes, stack_jobs)) if config.train.overlap else 0.0
+        # While an update overlaps with the next rollout, that one uses copies of the trained parameters; those
+        # of several seeds are put side by side before every call.
+        copied = config.train.overlap + (len(config.seeds) > 1)
+        copies = float(copied * sum(map(memory.trainable_bytes, stack_jobs)))
         return stack_jobs, held, copies
 
     def promising(settings: search.Settings) -> bool:

@@ -43,7 +43,7 @@ class LocalEngine:
         inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
         greedy_NB = _greedy([greedy[agent] for agent in agents], size)
         options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
-        drawn = jax.device_get(sampling.generate(*inputs, **options))
+        drawn = jax.device_get((member.generate or sampling.generate)(*inputs, **options))
         return Drawn(drawn, ("",) * len(agents))
 
     def metrics(self) -> dict[str, float]:

@@ -53,6 +53,19 @@ def test_agents_that_speak_one_after_the_other_are_sampled_apart_and_updated_tog
     assert together.calls == (job.Call(("aux", "main"), 2, 16), job.Call(("aux", "main"), 32, 1))
 
 
+def test_seeds_are_agents_side_by_side(config):
+    actual = _job(config, seeds=(0, 3, 4))
+    agents = ("0.aux", "0.main", "1.aux", "1.main", "2.aux", "2.main")
+    assert actual.stack.agents == agents
+    assert {call.agents for call in actual.calls + actual.eval_calls + actual.batches} == {agents}
+    config.seeds = ()
+    one = _job(config)
+    assert memory.trainable_bytes(actual) == 3 * memory.trainable_bytes(one)
+    assert memory.sampler_cache(actual, actual.calls[0]) == 3 * memory.sampler_cache(one, one.calls[0])
+    base = job.bytes_per_device(job.parameters(one)[0])
+    assert job.bytes_per_device(job.parameters(actual)[0]) == base > 0
+
+
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_the_parts_of_the_memory_are_what_the_compiler_says_in_all(config, mode):
     actual = _job(config, team__mode=mode)

@@ -1,0 +1,204 @@
+"""Several seeds of one config, trained at the same time in one process, each in a run folder of its own.
+
+Each seed runs the training loop of a single run, in a thread of its own. What takes the time of the device,
+drawing completions and updating the agents, is handed in to a `Meeting`, and made for all seeds at once:
+as many agents side by side on the agent axis, over one base, which is loaded once (`joint_calls`).
+"""
+
+import contextlib
+import copy
+import functools
+import pathlib
+import statistics
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
+
+from jaxmarl_llm.factory import built_models, teams
+from jaxmarl_llm.runs import final_table
+from jaxmarl_llm.runs.joint_calls import Drawing, Function, Learning
+from jaxmarl_llm.runs.meeting import Meeting
+from jaxmarl_llm.runs.seat import Seat
+from jaxmarl_llm.utils import console, distributed, stopping
+from jaxmarl_llm.utils.errors import StorageError, UserError
+from jaxmarl_llm.utils.screen import OutputByThread, Screen
+from jaxmarl_llm.utils.signals import StopSignal
+from jaxmarl_llm.weights import LoadedModel
+
+OUTPUT = "output.txt"  # in a seed's folder: what it prints beside its progress
+PATIENCE = 60.0  # seconds that are waited for a run that saves and ends by itself
+
+
+def folder_of(workdir, seed: int) -> pathlib.Path:
+    """The run folder of a seed."""
+    return pathlib.Path(workdir) / f"seed{seed}"
+
+
+def of_seed(config, seed: int):
+    """The config of a single run of a seed, as its folder keeps it."""
+    own = config.copy_and_resolve_references()
+    own.seed, own.seeds = seed, ()
+    return own
+
+
+def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
+    """Run or resume the training of every seed of ``config.seeds`` in its folder under ``workdir``.
+
+    If one of them fails, the others are saved and stopped.
+
+    Args:
+      config: of all seeds.
+      workdir: where their folders are.
+      train: ``train(config, folder, seat=seat)``, which runs or resumes the training of one seed and returns
+        its summary, {} if it was stopped.
+
+    Returns:
+      What ``train`` has returned, by seed.
+
+    Raises:
+      what the first one that failed has raised; UserError if ``workdir`` is itself the folder of a run, or if
+        there are several processes.
+    """
+    seeds, workdir = tuple(config.seeds), pathlib.Path(workdir)
+    if distributed.is_distributed():
+        raise UserError(f"seeds={seeds!r}: several seeds are trained by one process, not by several")
+    if (workdir / "config.json").is_file():
+        raise UserError(f"{workdir} holds a run of one seed; take another --workdir for seeds={seeds!r}")
+    with StopSignal("request") as stop, Screen() as shown:
+        together = _Together(seeds, workdir, shown, loads_once=teams.keeps_base(config))
+        stop.rescue = together.rescue
+        try:
+            together.run(config, train)
+        finally:
+            stopping.withdraw()
+    if together.errors:
+        failed, error = next(iter(together.errors.items()))
+        if rest := ",".join(str(seed) for seed in seeds if seed not in together.errors):
+            without = f"--config.seeds={rest} goes on without it"
+            print(f"seed {failed} has failed, the others are stopped; {without}", flush=True)
+        raise error
+    return {seed: together.summaries.get(seed, {}) for seed in seeds}
+
+
+def show(summaries: dict[int, dict], workdir) -> None:
+    """Print the results on the test of every seed that is finished, and their means."""
+    done = {seed: summary for seed, summary in summaries.items() if "after" in summary}
+    titles = final_table.TITLES | {"best": "best on validation"}
+    states = [name for name in titles if done and all(name in summary for summary in done.values())]
+    rows = [[f"seed {seed}", *(s[name].get("return") for name in states)] for seed, s in done.items()]
+    columns = list(zip(*rows, strict=True))[1:]
+    if len(rows) > 1 and not any(None in column for column in columns):
+        rows.append(["mean", *map(statistics.mean, columns)])
+    if rows:
+        headers = ("return on the test", *(titles[name] for name in states))
+        console.table(rows, headers, title=f"{len(done)} of {len(summaries)} seeds in {workdir}")
+
+
+class _Together:
+    """The threads of several seeds, and what they have in common.
+
+    ``loads_once``: keep models for all seeds; without it they are read again for each, one at a time.
+    """
+
+    def __init__(self, seeds: Sequence[int], workdir: pathlib.Path, shown: Screen, loads_once: bool):
+        self.summaries: dict[int, dict] = {}
+        self.errors: dict[int, BaseException] = {}
+        self._seeds, self._workdir, self._shown = seeds, workdir, shown
+        self._loads_once, self._models = loads_once, {}
+        self._meeting, self._one_opens = Meeting(seeds), threading.Lock()
+        self._signals: dict[int, StopSignal] = {}
+        self._threads: dict[int, threading.Thread] = {}
+
+    def run(self, config, train: Callable[..., dict]) -> None:
+        """Train all seeds; this thread makes their programs."""
+        terminal, output = sys.stdout, OutputByThread(sys.stdout)
+        with contextlib.redirect_stdout(output):
+            for seed in self._seeds:
+                arguments = config, seed, train, output, terminal if seed == self._seeds[0] else None
+                self._threads[seed] = threading.Thread(target=self._train, args=arguments, name=f"seed{seed}")
+                self._threads[seed].start()
+            self._meeting.serve()
+            for thread in self._threads.values():
+                thread.join()
+
+    def _train(self, config, seed: int, train, output: OutputByThread, plan_stream: TextIO | None) -> None:
+        """In its own thread: the training of one seed."""
+        folder = folder_of(self._workdir, seed)
+        try:
+            with _opened(folder / OUTPUT) as file, output.to(file):
+                own = of_seed(config, seed)
+                self.summaries[seed] = train(own, str(folder), seat=self._seat(seed, plan_stream))
+        except stopping.StopRequested:
+            self._tell(seed, "stopped before it began; the same command goes on")
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+            self.errors[seed] = error
+            stopping.request()
+        finally:
+            self._meeting.leave(seed)
+
+    def _seat(self, seed: int, plan_stream: TextIO | None) -> Seat:
+        def handing_in(kind: Callable) -> Callable:
+            return lambda *arguments, **options: self._meeting.call(seed, kind(*arguments, **options))
+
+        def display(*arguments, within=None, **options) -> console.ProgressDisplay:
+            options |= {"within": within or self._shown, "name": f"seed {seed}"}
+            return console.ProgressDisplay(*arguments, **options)
+
+        def stop_signal(first: str) -> StopSignal:
+            self._signals[seed] = StopSignal(first)  # of a warm-up, and then of the run
+            return self._signals[seed]
+
+        return Seat(
+            seeds=len(self._seeds),
+            generate=handing_in(Drawing),
+            train_step=handing_in(Learning),
+            read_model=self._read_model,
+            alone=handing_in(lambda function, *arguments: Function(function, arguments)),
+            opening=self._opening,
+            stop_signal=stop_signal,
+            display=display,
+            tell=functools.partial(self._tell, seed),
+            plan_stream=plan_stream,
+        )
+
+    def _tell(self, seed: int, line: str) -> None:
+        self._shown.print(f"seed {seed}  {line}")
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """One seed after the other opens its folder: what they have in common is read and compiled once."""
+        with self._one_opens:
+            stopping.check()
+            yield
+
+    def _read_model(self, config, name: str, on_host: bool = False) -> LoadedModel:
+        """`teams.read_model`, once for all seeds, with a tokenizer of its own for each; one that is drawn
+        from the seed is each seed's own.
+        """
+        if name in built_models.BUILDERS or not self._loads_once:
+            return teams.read_model(config, name, on_host)
+        if name not in self._models:
+            self._models[name] = teams.read_model(config, name, on_host)
+        stored = self._models[name]
+        return stored.replace(tokenizer=copy.deepcopy(stored.tokenizer))  # threads may not share one
+
+    def rescue(self) -> tuple[str, int]:
+        """Save every seed that does not save and end by itself, and wait for the others; see `StopSignal`."""
+        lines = []
+        for seed, signal in list(self._signals.items()):
+            rescued = signal.rescued()
+            if rescued is None:
+                self._threads[seed].join(PATIENCE)
+            else:
+                lines.append(f"seed {seed}  {rescued[0]}")
+        return "\n".join(lines) or "stopped", 0
+
+
+def _opened(path: pathlib.Path) -> TextIO:
+    """A text file to append to, in a folder that is made if needed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
