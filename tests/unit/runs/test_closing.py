@@ -74,4 +74,4 @@ def test_an_evaluation_takes_what_the_training_leaves(monkeypatch):
     assert rows(None) == rows(1e12) == 96
     assert rows(parameters + 2 * 5.5 * of_item) == 5 * 8  # a half of what is left
     assert rows(0.0) == max(1, of_training // of_item) * 8
-    assert evaluations.rows_per_batch(config, team, held, samples=1) == 2
+    assert evaluations.rows_per_batch(config, team, held, samples=1) == 2 * (2 * 60 // 50)  # 2 of 10 tokens each
