@@ -16,6 +16,7 @@ from jaxmarl_llm import checkpoint
 from jaxmarl_llm.config import agent_settings, validate
 from jaxmarl_llm.factory import engines, teams
 from jaxmarl_llm.rollout.engines import publishing
+from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
@@ -196,6 +197,12 @@ def test_no_server_is_a_sentence_before_a_model_is_loaded(tmp_path, monkeypatch)
     monkeypatch.setattr(teams, "build_team", None)
     with pytest.raises(UserError, match="the server http://127.0.0.1:1 of engine.servers: no connection"):
         train.train(config("http://127.0.0.1:1"), tmp_path)
+
+
+def test_the_plan_says_who_draws():
+    made = config("http://gpu1:8000")
+    assert plan_table._servers(made) == [("drawn by", "http://gpu1:8000")]
+    assert plan_table._servers(game_config.get_config()) == []
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):

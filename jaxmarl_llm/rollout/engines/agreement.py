@@ -52,21 +52,22 @@ def gaps(
 def own_logprobs(stack, base, trainable, tokens_NKW, params: SamplingParams) -> jax.Array:
     """Log-probability of each token but the first after those before it, (N, K, W - 1), as it is sampled.
 
+    One text of each agent at a time, so that it takes no more memory than reading a prompt in an update.
+
     Args:
       stack, base, trainable: as in `sampling.generate`.
       tokens_NKW: K texts of each agent, padded on the right.
       params: temperature and truncation.
     """
     variables, axes = stack.bind(base, trainable)
-    number, width = tokens_NKW.shape[1:]
-    positions_KW = jnp.broadcast_to(jnp.arange(width), (number, width))
-    learning = {"head_learns": False}
+    positions_W = jnp.arange(tokens_NKW.shape[-1])
 
-    def of_agent(variables, tokens_KW):
-        features_KWD, _ = stack.policy.apply(variables, tokens_KW, positions_KW, method="hidden")
-        features_TD = features_KWD[:, :-1].reshape(number * (width - 1), -1)
-        next_T = tokens_KW[:, 1:].reshape(-1)
-        logprobs_T, _ = token_scores(stack.policy, variables, features_TD, next_T, params, **learning)
-        return logprobs_T.reshape(number, width - 1)
+    def of_text(variables, tokens_W):
+        features_BWD, _ = stack.policy.apply(variables, tokens_W[None], positions_W[None], method="hidden")
+        inputs = stack.policy, variables, features_BWD[0, :-1], tokens_W[1:], params
+        return token_scores(*inputs, head_learns=False)[0]
 
-    return jax.vmap(of_agent, in_axes=(axes, 0))(variables, tokens_NKW)
+    def of_agents(tokens_NW):
+        return jax.vmap(of_text, in_axes=(axes, 0))(variables, tokens_NW)
+
+    return jax.lax.map(of_agents, tokens_NKW.swapaxes(0, 1)).swapaxes(0, 1)

@@ -16,13 +16,16 @@ from engine_server import COMPLETIONS, LOAD, UNLOAD, Broken, EngineServer, Raw
 from tiny_rollouts import KEY, PARAMS, built, total
 from tiny_rollouts import run as rollout_of
 
-from jaxmarl_llm import adapters, sampling
+from jaxmarl_llm import adapters, rollout, sampling
+from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.engines import LOCAL, agreement, answers
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.answers import Completion, Vocabulary, Wanted
 from jaxmarl_llm.rollout.engines.calls import Lines, Server, together
 from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
 from jaxmarl_llm.rollout.engines.publishing import KEPT
+from jaxmarl_llm.rollout.journal import Journal
+from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.utils import stopping
@@ -165,6 +168,22 @@ def test_a_server_that_does_not_load_adapters_is_named(tmp_path, status, body, m
     assert server.url in str(error.value)
 
 
+def test_a_folder_that_a_server_sees_late_is_tried_again(tmp_path):
+    """As on a file system of several machines."""
+    late = [LOAD] * 3
+
+    def change(path, body, answer):
+        if path == LOAD and late:
+            late.pop()
+            server.adapters.pop(body["lora_name"])
+            return 404, {"error": "no adapter found"}
+        return answer
+
+    with EngineServer(member(), change) as server:
+        published = engine_of([server], tmp_path, retries=3).publish(3, member(), learned())
+        assert not late and set(server.adapters) == set(published.names.values())
+
+
 def test_a_server_that_is_none_is_named(tmp_path):
     with EngineServer(member(), lambda *given: (404, {"detail": "Not Found"})) as server:
         with pytest.raises(UserError, match="lists no models .HTTP 404.*without /v1"):
@@ -272,6 +291,35 @@ def test_a_whole_rollout_says_which_version_drew(server, tmp_path):
     assert [t.completion.tolist() for t in ours.turns] == [t.completion.tolist() for t in local.turns]
     for one, other in zip(ours.turns, local.turns, strict=True):
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+
+
+def test_a_journal_of_other_adapters_is_refused(server, tmp_path, monkeypatch):
+    """Its completions are of the version that drew them: only the same parameters take them up again."""
+    task, engine = tiny.Task(total), engine_of([server], tmp_path / "adapters")
+    scorer = TaskScorer.of_team(task, built(), "aligned")
+    protocol = Simultaneous(task.prompts, samples=2)
+    options = dict(params=PARAMS, max_prompt_tokens=16, engine=engine)
+
+    def drawn(trainable):
+        journal = Journal(tmp_path / "journal")
+        return rollout.run(protocol, built(), [trainable], scorer, [2, 0], KEY, journal=journal, **options)
+
+    class Stop(Exception):
+        pass
+
+    def broken(*given):
+        raise Stop
+
+    monkeypatch.setattr(TaskScorer, "judge", broken)
+    with pytest.raises(Stop):
+        drawn(learned())
+    requests = len(server.seen)
+    with pytest.raises(UserError, match="drawn by version '[0-9a-f]{16}' of its adapters, and '[0-9a-f]{16}' is"):
+        drawn(learned(1))
+    assert {path for path, _ in server.seen[requests:]} == {LOAD}
+    with pytest.raises(Stop):
+        drawn(jax.tree.map(jnp.copy, learned()))
+    assert {path for path, _ in server.seen[requests:]} == {LOAD}  # nothing was drawn again
 
 
 # What is refused
