@@ -14,7 +14,7 @@ from jaxmarl_llm.sampling.padding import Shared, pad_team
 from jaxmarl_llm.update import LossConfig, Rates
 
 PARAMS = SamplingParams(6, temperature=0.7, top_p=0.9)
-CLOSE = dict(rtol=1e-5, atol=1e-6)
+CLOSE = dict(rtol=2e-5, atol=1e-6)  # of a gradient norm, whose sum is made in another order
 OPTIMIZER = update.make_optimizer(lr=0.01, steps=10, warmup=2, grad_clip=0.5)
 
 

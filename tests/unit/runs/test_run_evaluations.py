@@ -13,6 +13,7 @@ from jaxmarl_llm import metrics
 from jaxmarl_llm.factory import randomness
 from jaxmarl_llm.rollout.engines import LOCAL
 from jaxmarl_llm.runs import resumed_summary, run_evaluations
+from jaxmarl_llm.runs.seat import ALONE
 
 TASK = CountingTask((3, 5, 4))
 
@@ -48,7 +49,7 @@ def run(tmp_path):
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
         summary=resumed_summary.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
-        engine=LOCAL,
+        engine=LOCAL, seat=ALONE, tell=print,
     )  # fmt: skip
 
 
