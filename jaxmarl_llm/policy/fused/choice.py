@@ -18,11 +18,11 @@ OLDEST, HOPPER = 8.0, 9.0  # compute capabilities
 DEVICES = {"cudnn": "NVIDIA GPUs", "splash": "TPUs"}
 
 
-def choose(asked: str, config: PolicyConfig, dtype, device, mesh=None) -> Kernel | None:
+def choose(implementation: str, config: PolicyConfig, dtype, device, mesh=None) -> Kernel | None:
     """The kernel for a policy, None for `policy.attention`.
 
     Args:
-      asked: "auto": the one of the device, if it can do what the policy needs; "xla": none; or a kernel's name.
+      implementation: "auto": the device's, if it can do what the policy needs; "xla": none; or a kernel's name.
       config: the policy's.
       dtype: of its computation.
       device: one of those that it runs on; it may be described only.
@@ -31,16 +31,16 @@ def choose(asked: str, config: PolicyConfig, dtype, device, mesh=None) -> Kernel
     Raises:
       UserError: for a kernel by name that the policy or the device does not allow.
     """
-    name = kernel_of(device) if asked == "auto" else asked
+    name = kernel_of(device) if implementation == "auto" else implementation
     if name is None or name == "xla":
         return None
     why_not = obstacle(name, config, dtype, device)
     if why_not is None:
         return Kernel(name, mesh)
-    if asked == "auto":
+    if implementation == "auto":
         logging.warning("policy.attention: 'xla', which writes the scores, since %s", why_not)
         return None
-    raise UserError(f"policy.attention={asked!r}: {why_not}; allowed are 'auto' and 'xla'")
+    raise UserError(f"policy.attention={implementation!r}: {why_not}; allowed are 'auto' and 'xla'")
 
 
 def kernel_of(device) -> str | None:

@@ -91,12 +91,12 @@ def test_the_normaliser_is_that_of_jax():
     k, v = (jnp.swapaxes(x, 1, 2) for x in (inputs(((R, L),))[2][0][1], inputs(((R, L),), 3)[2][0][1]))
     lengths = jnp.array([5, 1, 3, 2], jnp.int32)
     options = dict(scale=0.3, implementation="xla", return_residual=True)
-    for visible, asked in [
+    for visible, options_of_mask in [
         (Visible(causal=True), {"is_causal": True}),
         (Visible(lengths), {"key_value_seq_lengths": lengths}),
     ]:
         actual = plain.forward(q, k, v, visible, 0.3)
-        assert_close(actual, jax.nn.dot_product_attention(q, k, v, **asked, **options))
+        assert_close(actual, jax.nn.dot_product_attention(q, k, v, **options_of_mask, **options))
 
 
 @pytest.mark.parametrize("kernel", [PLAIN, SPLASH], ids=lambda kernel: kernel.name)
@@ -239,9 +239,9 @@ def test_a_device_has_its_kernel_where_that_can_do_what_is_needed(device, dtype,
         assert (kernel and kernel.name) == expected and not caplog.text
         return
     assert kernel is None and expected in caplog.text
-    asked = choice.kernel_of(device)
+    name = choice.kernel_of(device)
     with pytest.raises(ValueError, match=re.escape(expected)):
-        choice.choose(asked, config, dtype, device)
+        choice.choose(name, config, dtype, device)
     assert choice.choose("xla", config, dtype, device) is None
 
 
