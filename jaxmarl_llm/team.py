@@ -172,7 +172,9 @@ def _copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
     return jax.tree.map(lambda x: jnp.stack([x] * agents), params)
 
 
-def attending(policy, sampling_dtype, implementation: str, device: jax.Device, layout: Layout = ONE_DEVICE) -> tuple:
+def attending(
+    policy, sampling_dtype, implementation: str, device: jax.Device, layout: Layout = ONE_DEVICE
+) -> tuple:
     """The policy, and its sampler with another dtype, with the kernels of a device; see `policy.fused.choice`."""
     choose = functools.partial(choice.choose, implementation, policy.config, device=device, mesh=layout.mesh)
     policy = policy.clone(kernel=choose(policy.dtype))
