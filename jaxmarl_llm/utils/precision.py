@@ -25,5 +25,5 @@ def use(setting: str, platform: str) -> None:
 
 def of_products(platform: str) -> str:
     """The precision of products of float32 numbers as it is set now, in words."""
-    setting = jax.config.jax_default_matmul_precision or JAX_DEFAULT
+    setting = jax.config.jax_default_matmul_precision or JAX_DEFAULT  # type: ignore[attr-defined]
     return PRODUCTS.get(platform, {}).get(setting, "float32")
