@@ -65,9 +65,9 @@ def arrays(folder, made):
 
 
 def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
-    """What is said and earned byte for byte; metrics without clocks and the last state, not exactly, within 1e-5.
+    """Answers and returns byte for byte; metrics without clocks and the last state, not exactly, within 1e-5.
 
-    Products over one base are wider with several seeds; those of full copies are the same for each agent.
+    Programs of more agents are other programs, which round otherwise.
     """
     compare = np.testing.assert_array_equal if exact else close
     for seed in seeds:
@@ -221,7 +221,7 @@ VARIANTS = {
     "a warm-up": {"warm_up.steps": 3, "warm_up.lr": 0.01, "sft.source": "game_runs:words", "sft.batch": 6,
                   "train.kl_coef": 0.1},
     "overlapping": FULL | {"train.overlap": True, "train.importance_cap": 2.0, "save.every": 3},
-    "two turns": FULL | {"train.turns": 2, "train.minibatches": 2, "train.prompts_per_microbatch": 3},
+    "two turns": FULL | {"train.turns": 2},
     "critics": FULL | {"train.system": "iac"},
 }  # fmt: skip
 
@@ -236,7 +236,7 @@ def test_variants(name, model, tmp_path, monkeypatch):
     for seed in seeds:
         alone(model, tmp_path / f"singles/seed{seed}", seed, **fields)
     places = tmp_path / "together", tmp_path / "singles"
-    assert_same_runs(*places, config(model, **fields), seeds, exact=model == "game-tiny" and name != "two turns")
+    assert_same_runs(*places, config(model, **fields), seeds, exact="drawn" in name)
     done = [checkpoint.saved_steps(places[0] / f"seed{seed}/checkpoints")[-1] for seed in seeds]
     assert done == [3, 2 if "early" in name else 3]
 

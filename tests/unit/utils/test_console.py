@@ -123,11 +123,11 @@ def test_a_bar_says_that_it_compiles_while_it_does():
         for event, seconds in ((TRACED, 0.5), (COMPILED, 2.0)):
             now[0] += seconds
             times.record(event, seconds)
-            seen.append(progress._bar.tasks[0].fields["timing"])
+            seen.append(progress.bar.tasks[0].fields["timing"])
         now[0] += 3.0
         progress.update(1, {})
         times.record(TRACED, 0.01)  # of a program that is compiled before anybody reads it
-        seen.append(progress._bar.tasks[0].fields["timing"])
+        seen.append(progress.bar.tasks[0].fields["timing"])
     assert seen == ["compiling …", "ETA ?", "compiling 2.50 s  3.00 s/step  ETA 0:06"]
 
 
@@ -237,9 +237,9 @@ def test_an_evaluation_within_a_training_has_a_bar_of_its_own():
     with ProgressDisplay(9, stream=out) as training:
         with ProgressDisplay(6, label="test problems", within=training) as inner:
             inner.update(4, {})
-            training._bar.refresh()
+            training.bar.refresh()
         training.update(1, {})
-        assert [task.description for task in training._bar.tasks] == ["step"]  # the other one is gone
+        assert [task.description for task in training.bar.tasks] == ["step"]  # the other one is gone
     assert "test problems" in out.getvalue() and "4/6" in out.getvalue()
 
 

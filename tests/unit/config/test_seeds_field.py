@@ -1,5 +1,7 @@
 """Several seeds in a config: what may stand there, and beside it."""
 
+import warnings
+
 import pytest
 from absl import flags
 
@@ -44,11 +46,15 @@ def test_allowed(fields):
 
 
 @pytest.mark.parametrize("text, seeds", [("0,1,2", (0, 1, 2)), ("(0, 2)", (0, 2)), ("3", (3,)), ("()", ())])
-def test_on_the_command_line(text, seeds):
+def test_on_the_command_line(text, seeds, monkeypatch):
+    argv = ["train", "--config=configs/coding.py:smoke", f"--config.seeds={text}"]
+    monkeypatch.setattr("sys.argv", argv)  # where the flag looks for overrides
     values = flags.FlagValues()
     entry.define_config(flag_values=values)
-    values(["train", "--config=configs/coding.py:smoke", f"--config.seeds={text}"])
-    assert values.config.seeds == seeds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of how ml_collections loads a file
+        values(argv)
+    assert values["config"].value.seeds == seeds
 
 
 def test_members_of_a_sweep_are_of_one_seed():
