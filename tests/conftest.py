@@ -39,7 +39,7 @@ LARGE = 3 << 30  # bytes of memory that a process of the tests holds
 LONG = """notebooks executor_attacks resume recipes_run methods_run processes turns_run programs_commands
     recipes_preferences doctor sharding lock_run critics_run executor_supervisor saved_runs executor_cpp_programs
     begin train bad_inputs replay update plan starter_data sampling team_export sweep value_model lessonl_run
-    optimisation_data stopping docs_run rounds_killed sft agent_settings prompts""".split()
+    optimisation_data stopping docs_run rounds_killed sft agent_settings prompts engine_run seeds""".split()
 
 
 def pytest_addoption(parser):
