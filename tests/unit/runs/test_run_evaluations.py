@@ -12,6 +12,7 @@ from scripted_team import CONFIG, CountingTask, tiny_team
 from jaxmarl_llm import metrics
 from jaxmarl_llm.factory import randomness
 from jaxmarl_llm.runs import resumed_summary, run_evaluations
+from jaxmarl_llm.runs.seat import ALONE
 
 TASK = CountingTask((3, 5, 4))
 
@@ -47,6 +48,7 @@ def run(tmp_path):
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
         summary=resumed_summary.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
+        seat=ALONE, tell=ALONE.tell,
     )  # fmt: skip
 
 
