@@ -254,6 +254,7 @@ def _read(folder, which, like: dict[str, Any]):
     args = ocp.args.Composite(meta=ocp.args.JsonRestore(), **args)
     try:
         with _ONE_AT_A_TIME, ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            _wait_for_other_threads()
             return reader.restore(path, args=args)
     except Exception as error:
         if not _about_files(error):

@@ -105,7 +105,8 @@ class _Together:
         self.summaries: dict[int, dict] = {}
         self.errors: dict[int, BaseException] = {}
         self._seeds, self._workdir, self._shown = seeds, workdir, shown
-        self._loads_once, self._models = loads_once, {}
+        self._loads_once = loads_once
+        self._models: dict[str, LoadedModel] = {}
         self._meeting, self._one_opens = Meeting(seeds), threading.Lock()
         self._signals: dict[int, StopSignal] = {}
         self._threads: dict[int, threading.Thread] = {}
