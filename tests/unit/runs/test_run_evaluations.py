@@ -49,11 +49,7 @@ def run(tmp_path):
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
         summary=resumed_summary.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
-<<<<<<< HEAD
         engine=LOCAL, seat=ALONE, tell=print,
-=======
-        seat=ALONE, tell=ALONE.tell,
->>>>>>> seeds
     )  # fmt: skip
 
 
