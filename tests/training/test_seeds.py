@@ -262,7 +262,7 @@ def test_a_folder_of_a_single_run_is_no_place_for_several(tmp_path, model):
 
 def test_models_are_read_once(model, tmp_path, monkeypatch):
     real, read = weights.load, []
-    monkeypatch.setattr(weights, "load", lambda name, **options: read.append(name) or real(name, **options))
+    monkeypatch.setattr(weights, "load", lambda *args, **options: read.append(args[0]) or real(*args, **options))
     stop_in(monkeypatch, 3, 0)
     several(model, tmp_path)
     assert read == [model]
