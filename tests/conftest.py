@@ -35,6 +35,7 @@ NEEDS = {
 
 LARGE = 3 << 30  # bytes of memory that a process of the tests holds
 
+BEGAN = time.monotonic()
 # The longest files first: begun last, one process would be at them while the others have nothing.
 LONG = """notebooks executor_attacks resume recipes_run methods_run processes turns_run programs_commands
     recipes_preferences doctor sharding lock_run critics_run executor_supervisor saved_runs executor_cpp_programs
@@ -45,12 +46,16 @@ LONG = """notebooks executor_attacks resume recipes_run methods_run processes tu
 def pytest_addoption(parser):
     text = "unit tests and test_train, without those marked slow; the executor's at the strongest level only"
     parser.addoption("--fast", action="store_true", help=text)
+    parser.addoption("--rest", action="store_true", help="what --fast leaves out")
+    text = "seconds after which no further test begins: the others are skipped, for machines with a limit; 0: none"
+    parser.addoption("--budget", type=float, default=0.0, help=text)
 
 
 def pytest_collection_modifyitems(config, items):
     rank = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
-    if not config.getoption("--fast"):
+    fast, rest = config.getoption("--fast"), config.getoption("--rest")
+    if not fast and not rest:
         return
     strongest = available_level()[0]
 
@@ -61,11 +66,14 @@ def pytest_collection_modifyitems(config, items):
         slow = item.get_closest_marker("slow") is not None
         return weaker or slow or not (unit or item.path.stem == "test_train")
 
-    config.hook.pytest_deselected(items=[item for item in items if left_out(item)])
-    items[:] = [item for item in items if not left_out(item)]
+    config.hook.pytest_deselected(items=[item for item in items if left_out(item) is not rest])
+    items[:] = [item for item in items if left_out(item) is rest]
 
 
 def pytest_runtest_setup(item):
+    budget = item.config.getoption("--budget")
+    if budget and time.monotonic() - BEGAN > budget:
+        pytest.skip(f"the time is over (--budget={budget:g})")
     for mark, (package, reason) in NEEDS.items():
         if item.get_closest_marker(mark) and importlib.util.find_spec(package) is None:
             pytest.skip(reason)
