@@ -72,12 +72,13 @@ def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: i
       samples: answers per problem; 0 for ``config.eval.samples``.
       seeds: runs that are trained together, which share the memory.
     """
-    answers, trained = (samples or config.eval.samples) + 1, config.train.group + config.train.partner_samples
+    answers, limit = (samples or config.eval.samples) + 1, device_memory.limit(jax.local_devices()[0])
+    if limit is None:
+        return answers * sizes.items_that_fit(0, 0, 0, None, answers)
     leaves = [x for x in jax.tree.leaves(held) if hasattr(x, "dtype")]
     held_bytes = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves)
-    nodes = workload.nodes(config)[-1]
-    limit = device_memory.limit(jax.local_devices()[0])
-    held = held_bytes, limit and limit / seeds
+    nodes, trained = workload.nodes(config)[-1], config.train.group + config.train.partner_samples
+    held = held_bytes, limit / seeds
 
     def items(stack: team_lib.Stack) -> int:
         of_item, of_training = (

@@ -64,7 +64,7 @@ def test_a_dict_on_the_command_line_and_in_config_json(monkeypatch):
 def test_every_loaded_model_gets_the_options(monkeypatch):
     """Through `teams.load_model`, and as a local expert."""
     model = weights.LoadedModel(None, {}, build(QWEN3))
-    monkeypatch.setattr(weights, "load", lambda name, **_: model)
+    monkeypatch.setattr(weights, "load", lambda *_, **__: model)
     config = config_of(chat_template={"enable_thinking": False})
     assert shown(teams.load_model(config, "any").tokenizer).endswith(OFF)
     config.expert.update(kind="local", model="wise")
