@@ -155,3 +155,9 @@ def test_make_alone_lists_its_targets():
     text = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: help (.*)", text, re.MULTILINE)[1].split()
     assert re.findall(r"^make ([\w-]+)  ", done.stdout, re.MULTILINE) == phony, done.stderr
+
+
+def test_every_page_is_in_the_menu_of_the_site():
+    menu = (ROOT / "mkdocs.yml").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}  # which is index.md there
+    assert sorted(page for page in pages if f": {page}\n" not in menu) == []
