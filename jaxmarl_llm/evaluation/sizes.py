@@ -6,9 +6,8 @@ from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sharding import Layout, cuts
 
 ROWS_PER_BATCH = 96  # most completions of an agent: more would hardly be drawn faster
-SHARE = (
-    0.5  # of the memory that parameters and optimizer leave: activations, logits and copies need some as well
-)
+# Of the memory that parameters and optimizer leave: activations, logits and copies need some as well.
+SHARE = 0.5
 
 
 def token_bytes(policy: Policy, devices: int) -> float:
