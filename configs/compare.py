@@ -24,9 +24,9 @@ coding, writing = experiment("coding"), experiment("writing")
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
-    "coding": {"tokens": 16_000, "answers": 512},
-    "turns": {"tokens": 16_000, "answers": 512},
-    "guidance": {"tokens": 16_000, "answers": 512},
+    "coding": {"tokens": 16_000, "answers": 256},
+    "turns": {"tokens": 16_000, "answers": 256},
+    "guidance": {"tokens": 16_000, "answers": 256},
     "writing": {"tokens": 16_000, "answers": 240},
 }
 # Of the test, where it is not what the task's default config has: problems of one statement, and samples.
