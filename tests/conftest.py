@@ -2,6 +2,7 @@
 `torch` and `model`; the fast selection of tests; two finished runs that several tests look at."""
 
 import gc
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -49,11 +50,16 @@ def pytest_addoption(parser):
     parser.addoption("--rest", action="store_true", help="what --fast leaves out")
     text = "seconds after which no further test begins: the others are skipped, for machines with a limit; 0: none"
     parser.addoption("--budget", type=float, default=0.0, help=text)
+    text = "files in an order that depends on this text, so that runs with a budget do not always skip the same ones"
+    parser.addoption("--order", default="", help=text)
 
 
 def pytest_collection_modifyitems(config, items):
-    rank = {f"test_{name}": i for i, name in enumerate(LONG)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+    if order := config.getoption("--order"):
+        items.sort(key=lambda item: hashlib.sha256(f"{order} {item.path.name}".encode()).digest())
+    else:
+        rank = {f"test_{name}": i for i, name in enumerate(LONG)}
+        items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
     fast, rest = config.getoption("--fast"), config.getoption("--rest")
     if not fast and not rest:
         return

@@ -22,6 +22,7 @@ GOOD = "def f(x):\n    return x + 1\n"
 BUSY = Limits(cpu_seconds=0.5, wall_seconds=60, memory_mb=256)
 ASLEEP = Limits(cpu_seconds=0.5, wall_seconds=1, memory_mb=256)
 FAMILIES = sorted({attack.name.split("-")[0] for attack in ATTACKS})
+WAITING = ("time", "wait")  # each of these attacks takes until a limit
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,9 @@ def wrong(attack, report, level):
     )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[pytest.mark.slow] * (name in WAITING)) for name in FAMILIES]
+)
 def test_no_attack_succeeds(executors, family):
     level = executors.level
     attacks = [a for a in ATTACKS if a.name.split("-")[0] == family and a.level <= level]

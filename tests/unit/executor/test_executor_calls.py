@@ -40,6 +40,7 @@ def equal(*pairs):
     return "def check(candidate):\n" + "".join(lines)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_calls_pass_at_the_default_limit(executor):
     main = "def f(n):\n    t = 0\n    for _ in range(n):\n        t = aux(t)\n    return t\n"
     report = run(executor, "def aux(x):\n    return x + 1\n", main, equal((100_000, 100_000)))

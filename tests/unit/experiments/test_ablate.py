@@ -67,6 +67,7 @@ def judged(folder):
     return actual
 
 
+@pytest.mark.slow
 def test_all_members_at_equal_numbers_of_programs(executor, tmp_path, monkeypatch):
     results = ablate.ablate(config_of(), tmp_path)
     assert [result.method for result in results] == list(ablation.MEMBERS)

@@ -120,6 +120,7 @@ def test_every_product_of_a_program_has_the_precision(setting, wanted, own_preci
             assert match is None and wanted == "DEFAULT" or set(match.groups()) == {wanted}, (name, line)
 
 
+@pytest.mark.slow
 def test_on_processors_the_programs_stay_as_they_are(own_precision):
     plain = programs()
     hardware.prepare(config(policy__precision="float32"))

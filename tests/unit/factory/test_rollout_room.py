@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import pytest
 import tiny
 import tiny_rollouts
 from rounds_of_lessons import assert_equal
@@ -13,6 +14,7 @@ from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils import host_memory
 
 
+@pytest.mark.slow
 def test_there_is_room_for_programs_before_every_step(monkeypatch):
     """Without it a long run crashes; the answers are the same where everything is compiled anew each time."""
     task, team, forgotten = tiny.Task(tiny_rollouts.total), tiny_rollouts.built(), []

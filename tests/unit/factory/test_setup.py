@@ -234,6 +234,7 @@ def test_a_run_has_one_device_or_a_mesh_of_all():
         teams.build_team(config(mesh__agent=2))
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_team_on_a_mesh_is_the_team(monkeypatch):
     """Its weights never are JAX arrays of one device."""

@@ -23,6 +23,8 @@ from jaxmarl_llm.sharding import make_mesh
 from jaxmarl_llm.update import LossConfig, packing
 
 PLAIN, SPLASH = Kernel("plain"), Kernel("splash", interpret=True)
+KERNELS = [PLAIN, pytest.param(SPLASH, marks=pytest.mark.slow)]  # an interpreted kernel takes its time
+KERNELS = [PLAIN, pytest.param(SPLASH, marks=pytest.mark.slow)]  # interpreted
 R, L, Q, K, H = 4, 5, 4, 2, 8
 SIZES, LENGTHS = ((1, 6), (2, 7), (R, 3)), ((4,), (7, 2), (3, 1, 2, 3))
 SEGMENTS = np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 1], [1, 2, 3, 3, 3], [1, 1, 1, 2, 2]], np.int32)
@@ -65,7 +67,7 @@ def assert_close(actual, expected, tolerance=1e-5):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), actual, expected)
 
 
-@pytest.mark.parametrize("kernel", [PLAIN, SPLASH], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("sizes, lengths, segments", [
     ((), (), None), ((), (), SEGMENTS), (SIZES[1:2], LENGTHS[1:2], None), (SIZES, LENGTHS, SEGMENTS),
 ])  # fmt: skip
@@ -74,7 +76,7 @@ def test_values_and_gradients_are_those_of_the_attention_with_masks(kernel, size
     assert_close(actual, value_and_gradients(masks(sizes, lengths, segments), sizes))
 
 
-@pytest.mark.parametrize("kernel", [PLAIN, SPLASH], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_a_block_without_a_token_is_as_if_it_were_not_there(kernel):
     """An agent whose prompts begin differently has an empty beginning; its keys are whatever padding gives."""
     sizes, lengths = ((1, 6), *SIZES[1:]), ((0,), (0, 2), LENGTHS[2])
@@ -99,7 +101,7 @@ def test_the_normaliser_is_that_of_jax():
         assert_close(actual, jax.nn.dot_product_attention(q, k, v, **options_of_mask, **options))
 
 
-@pytest.mark.parametrize("kernel", [PLAIN, SPLASH], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_agents_and_their_shards_in_one_program(kernel):
     """Under two ``vmap``s, of which the inner one shares a block, everything is as one at a time."""
     of_each = [inputs(SIZES[:2], seed) for seed in (1, 2, 3, 4)]
@@ -167,7 +169,8 @@ def drawn(kernel):
     return samples, packing.Batch(tokens, lengths, *map(np.asarray, arrays), shared=shared)
 
 
-@pytest.mark.parametrize("kernel", [PLAIN, SPLASH], ids=lambda kernel: kernel.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_the_sampler_and_the_update_agree(kernel):
     """The same completions, ratios of 1 within 1e-4, and gradients of the attention with masks within 1e-5."""
     samples, batch = drawn(kernel)

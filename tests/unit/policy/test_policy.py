@@ -99,6 +99,7 @@ def test_remat_changes_nothing_but_memory(tiny):
         Policy(TINY, remat="some").init(jax.random.key(0), tokens_BL, positions_BL)
 
 
+@pytest.mark.slow
 def test_linear_maps_of_several_agents_are_not_computed_again(tiny):
     """Work of the gradient by XLA's count, one layer, three agents with weights of their own."""
     _, _, tokens_BL, positions_BL = tiny

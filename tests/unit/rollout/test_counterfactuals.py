@@ -125,6 +125,7 @@ def test_the_reference_is_the_untrained_agents_greedy_answer():
     assert set(items) == {0, 1} and all(turn.greedy for turn in forests[1].turns)
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_alone_is_who_heard_the_agent():
     task = tiny.Task(total)
     forest, judged, forests = talked(Pipeline(task.prompts, samples=3), task)

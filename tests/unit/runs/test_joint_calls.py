@@ -51,6 +51,7 @@ def assert_same_samples(actual, wanted):
     np.testing.assert_allclose(actual.logprobs_NRL[used_NRL], wanted.logprobs_NRL[used_NRL], **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("lengths, starts", [((9, 9, 9), None), ((9, 40, 70), None), ((9, 40, 9), (16, 32, 16))])
 def test_each_run_draws_what_it_draws_alone(lengths, starts, greedy):
@@ -108,13 +109,14 @@ def learning(run, config=None, optimizer=OPTIMIZER, bad=False, width=8, more=Fal
 
 
 CASES = [
-    {}, {"more": True}, {"rates": True}, {"agents": ("b",)},
+    {"more": True}, {"rates": True}, {"agents": ("b",)},
     {"reference": True, "config": LossConfig(update_cases.PLAIN, kl_coef=0.1)},
     {"config": LossConfig(update_cases.PLAIN, clip=0.2, entropy_coef=0.01)},
 ]  # fmt: skip
+SLOW_CASES = [pytest.param(options, marks=pytest.mark.slow) for options in CASES]
 
 
-@pytest.mark.parametrize("options", CASES, ids=lambda options: ", ".join(options) or "plain")
+@pytest.mark.parametrize("options", [{}, *SLOW_CASES], ids=lambda options: ", ".join(options) or "plain")
 def test_each_run_learns_what_it_learns_alone(options):
     """Gradient descent: AdamW makes large steps of gradients that are next to nothing."""
     widths, options = (8, 16, 8), options | {"optimizer": update_cases.CLIPPED}
@@ -128,6 +130,7 @@ def test_each_run_learns_what_it_learns_alone(options):
         update_cases.assert_close(metrics, jax.device_get(wanted_metrics), **CLOSE)
 
 
+@pytest.mark.slow
 def test_one_run_that_is_not_finite_keeps_its_state_and_the_others_go_on():
     calls = [learning(0), learning(1, bad=True), learning(2)]
     results = calls[0].make_all(calls)
@@ -140,6 +143,7 @@ def test_one_run_that_is_not_finite_keeps_its_state_and_the_others_go_on():
         update_cases.assert_close(jax.device_get(results[run][0]), jax.device_get(wanted), **CLOSE)
 
 
+@pytest.mark.slow
 def test_states_are_donated_and_the_copies_of_the_host_stay():
     calls = [learning(0), learning(1)]
     on_host = [jax.device_get(call.state) for call in calls]
@@ -163,6 +167,7 @@ def test_several_updates_in_a_row():
         update_cases.assert_close(jax.device_get(call.state), jax.device_get(wanted.state), **CLOSE)
 
 
+@pytest.mark.slow
 def test_full_copies_need_no_base():
     def call(run):
         trainable = jax.tree.map(lambda x: jnp.stack([x, x * (1.1 + run)]), tiny.params())

@@ -71,6 +71,7 @@ def test_no_weight_is_cast_in_a_loop(apart, mode, held):
     assert len(weights_in(converted(text), *trees)) >= (14 if mode == "adapters" else 8)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_casting_at_every_use():
     """Token by token, by the module's own casts; norms are read in float32, not rounded."""
     policy = tiny.POLICY.clone(dtype=jnp.bfloat16)

@@ -75,6 +75,7 @@ def test_moments_in_bfloat16_follow_those_in_float32():
     np.testing.assert_allclose(by_dtype["bfloat16"], by_dtype["float32"], rtol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_an_update_of_a_team_keeps_dtypes_and_is_near_that_in_float32(mode, tmp_path):
     batch = update_cases.sampled(update_cases.PLAIN)

@@ -25,7 +25,9 @@ def only(n, tree):
     return jax.tree.map(lambda x: x[n : n + 1], tree)
 
 
-@pytest.mark.parametrize("config", [LossConfig(PLAIN), LossConfig(TRUNCATED, clip=0.2)])
+@pytest.mark.parametrize(
+    "config", [LossConfig(PLAIN), pytest.param(LossConfig(TRUNCATED, clip=0.2), marks=pytest.mark.slow)]
+)
 def test_the_first_ratio_is_one(config):
     _, metrics = step(tiny.lora(), sampled(config.sampling), config=config)
     assert metrics["ratio_max_deviation"].shape == (2,)

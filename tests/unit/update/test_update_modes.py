@@ -78,6 +78,7 @@ def test_a_decay_ends_with_the_last_update_of_the_run(fields, expected):
         np.testing.assert_allclose(updates, -rate * 1e-3, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["full", "adapters"])
 def test_steps_below_the_digits_of_the_computation_are_not_lost(mode):
     """Parameters stay float32 where the policy computes in bfloat16, in which 0.1 + 1e-6 is 0.1."""
