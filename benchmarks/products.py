@@ -3,10 +3,12 @@
     python -m benchmarks.products
 
 The linear maps of all layers, one after the other, each with weights of its own as in the model, for few rows
-(a token of each row that decodes) and for many (the tokens of an update); and the map to the vocabulary.
+(a token of each row that decodes) and for many (the tokens of an update); and the map to the vocabulary. Each in
+every way in which `policy.dense.Product` writes it.
 """
 
 import argparse
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +17,11 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.tables import markdown
 from jaxmarl_llm import weights
+from jaxmarl_llm.policy.dense import Product, multiply
 from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.weights import model_files
 
-ROWS = (1, 8, 16, 64, 512, 1024)
+ROWS = (1, 8, 16, 32, 64, 512, 1024)
 
 
 def shapes(c) -> dict[str, tuple[int, int, int]]:
@@ -33,18 +36,19 @@ def shapes(c) -> dict[str, tuple[int, int, int]]:
     }
 
 
-@jax.jit
-def products(x_RD, kernels):
+@functools.partial(jax.jit, static_argnames="product")
+def products(x_RD, kernels, product: Product):
     """The greatest result of every product, so that all are computed."""
-    return [(x_RD @ kernel).max() for kernel in kernels]
+    return [multiply(product, x_RD, kernel, jnp.float32).max() for kernel in kernels]
 
 
-def rates(count: int, features: int, results: int, rows: int) -> tuple[float, float]:
+def rates(product: Product, count: int, features: int, results: int, rows: int) -> tuple[float, float]:
     """Operations, and bytes of weights, per second."""
     random = np.random.default_rng(0)
-    kernels = [jnp.asarray(random.standard_normal((features, results), np.float32)) for _ in range(count)]
+    shape = (results, features) if product.turned else (features, results)
+    kernels = [jnp.asarray(random.standard_normal(shape, np.float32)) for _ in range(count)]
     x_RD = jnp.asarray(random.standard_normal((rows, features), np.float32))
-    seconds = machine.best_seconds(lambda: jax.block_until_ready(products(x_RD, kernels)))
+    seconds = machine.best_seconds(lambda: jax.block_until_ready(products(x_RD, kernels, product)))
     weights_read = count * features * results
     return 2 * rows * weights_read / seconds, 4 * weights_read / seconds
 
@@ -61,11 +65,12 @@ def main(arguments=None) -> None:
     config = weights.load(args.model).policy.config
     rows = []
     for name, (count, features, results) in shapes(config).items():
-        measured = [rates(count, features, results, number) for number in ROWS]
-        cells = [f"{flops / 1e9:,.0f} / {read / 1e9:.1f}" for flops, read in measured]
-        rows.append((f"{name}, {features} x {results}", *cells))
+        for product in Product:
+            measured = [rates(product, count, features, results, number) for number in ROWS]
+            cells = [f"{flops / 1e9:,.0f} / {read / 1e9:.1f}" for flops, read in measured]
+            rows.append((f"{name}, {features} x {results}", product.value, *cells))
     print("GFLOP/s / GB/s of weights, by rows:")
-    print(markdown(("product", *map(str, ROWS)), rows))
+    print(markdown(("product", "written", *map(str, ROWS)), rows))
 
 
 if __name__ == "__main__":

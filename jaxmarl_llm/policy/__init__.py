@@ -1,12 +1,13 @@
 """The transformer decoder: one Flax module for all families, with an explicit cache.
 
-`config` says what a model has, `transformer` is the module, `attention` attends over blocks of keys and
-values that rows share, `cache` holds these blocks, `prefill` reads prompts into it, `rope` has the rotary
-position embeddings.
+`config` says what a model has, `transformer` is the module, `dense` its linear maps, `attention` attends over
+blocks of keys and values that rows share, `cache` holds these blocks, `prefill` reads prompts into it, `rope`
+has the rotary position embeddings.
 """
 
 from jaxmarl_llm.policy.cache import Block, Cache
 from jaxmarl_llm.policy.config import PolicyConfig, Windows
+from jaxmarl_llm.policy.dense import Product
 from jaxmarl_llm.policy.rope import RopeConfig
 from jaxmarl_llm.policy.transformer import REMAT, Policy
 
@@ -15,6 +16,7 @@ __all__ = [
     "Cache",
     "Policy",
     "PolicyConfig",
+    "Product",
     "REMAT",
     "RopeConfig",
     "Windows",

@@ -11,54 +11,19 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax.ad_checkpoint import checkpoint_name
 
 from jaxmarl_llm.policy import rope as rope_lib
 from jaxmarl_llm.policy.attention import attend
 from jaxmarl_llm.policy.cache import Cache, visibility
 from jaxmarl_llm.policy.config import PolicyConfig
+from jaxmarl_llm.policy.dense import LINEAR, Dense, Product, aligned
 from jaxmarl_llm.policy.fused.seen import Kernel, seen
 from jaxmarl_llm.utils.errors import UserError
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
 REMAT = ("none", "dots", "full")
-LINEAR = "linear map"  # what the backward pass does not recompute with "dots"
 _ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approximate=True)}
-
-
-def _aligned(vector, like):
-    """A vector over the last axis of ``like``, given its rank: implicit rank promotion is not relied on."""
-    return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
-
-
-class Dense(nn.Module):
-    """Linear map with an optional low-rank addition: y = x W + b + (x A) B.
-
-    Products are of numbers in ``dtype``; ``out_dtype``, by default the same, is that of their sums.
-    """
-
-    features: int
-    use_bias: bool = False
-    dtype: jnp.dtype = jnp.float32
-    out_dtype: jnp.dtype | None = None
-
-    @nn.compact
-    def __call__(self, x):
-        kernel = self.param("kernel", nn.initializers.normal(0.02), (x.shape[-1], self.features))
-        # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
-        x_RD = x.reshape(-1, x.shape[-1])
-        out = self.out_dtype or self.dtype
-        y_RE = jnp.dot(x_RD, kernel.astype(self.dtype), preferred_element_type=out)
-        if self.use_bias:
-            bias = self.param("bias", nn.initializers.zeros, (self.features,))
-            y_RE = y_RE + _aligned(bias.astype(out), y_RE)
-        if self.has_variable("lora", "a"):
-            a, b = self.get_variable("lora", "a"), self.get_variable("lora", "b")
-            low = checkpoint_name(jnp.dot(x_RD, a.astype(self.dtype)), LINEAR)
-            y_RE = y_RE + jnp.dot(low, b.astype(self.dtype), preferred_element_type=out)
-        y_RE = checkpoint_name(y_RE, LINEAR)
-        return y_RE.reshape(*x.shape[:-1], self.features)
 
 
 class RMSNorm(nn.Module):
@@ -76,7 +41,7 @@ class RMSNorm(nn.Module):
         x32 = x.astype(jnp.float32)
         x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + self.config.norm_eps)
         scale32 = scale.astype(jnp.float32) + offset if offset else scale.astype(jnp.float32)
-        return (x32 * _aligned(scale32, x)).astype(x.dtype)
+        return (x32 * aligned(scale32, x)).astype(x.dtype)
 
 
 class Attention(nn.Module):
@@ -84,14 +49,16 @@ class Attention(nn.Module):
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
+    product: Product = Product.ROWS_FIRST
 
     @nn.compact
     def __call__(self, x_BLD, blocks, rotary, visible):
         c = self.config
         batch, length, _ = x_BLD.shape
+        options = dict(dtype=self.dtype, product=self.product)
 
         def project(name, heads):
-            flat = Dense(heads * c.head_dim, c.qkv_bias, self.dtype, name=name)(x_BLD)
+            flat = Dense(heads * c.head_dim, c.qkv_bias, name=name, **options)(x_BLD)
             return flat.reshape(batch, length, heads, c.head_dim)
 
         q, k, v = project("q", c.n_heads), project("k", c.n_kv_heads), project("v", c.n_kv_heads)
@@ -99,7 +66,7 @@ class Attention(nn.Module):
             q, k = RMSNorm(c, name="q_norm")(q), RMSNorm(c, name="k_norm")(k)
         q, k = rope_lib.rotate(q, *rotary), rope_lib.rotate(k, *rotary)
         out = attend(q, (k, v), blocks, visible, c.query_width)
-        return Dense(c.d_model, dtype=self.dtype, name="o")(out), (k, v)
+        return Dense(c.d_model, name="o", **options)(out), (k, v)
 
 
 class Layer(nn.Module):
@@ -110,20 +77,21 @@ class Layer(nn.Module):
 
     config: PolicyConfig
     dtype: jnp.dtype = jnp.float32
+    product: Product = Product.ROWS_FIRST
 
     @nn.compact
     def __call__(self, x_BLD, blocks, kind, views):
         c = self.config
         rotary, visible = _view(views, kind)
         h = RMSNorm(c, name="attn_norm")(x_BLD)
-        out, kv = Attention(c, self.dtype, name="attn")(h, blocks, rotary, visible)
+        out, kv = Attention(c, self.dtype, self.product, name="attn")(h, blocks, rotary, visible)
         if c.post_norms:
             out = RMSNorm(c, name="attn_post_norm")(out)
         x_BLD = x_BLD + out
         h = RMSNorm(c, name="mlp_norm")(x_BLD)
-        gate = Dense(c.d_ff, dtype=self.dtype, name="gate")(h)
-        up = Dense(c.d_ff, dtype=self.dtype, name="up")(h)
-        out = Dense(c.d_model, dtype=self.dtype, name="down")(_ACTIVATIONS[c.activation](gate) * up)
+        options = dict(dtype=self.dtype, product=self.product)
+        gate, up = Dense(c.d_ff, name="gate", **options)(h), Dense(c.d_ff, name="up", **options)(h)
+        out = Dense(c.d_model, name="down", **options)(_ACTIVATIONS[c.activation](gate) * up)
         if c.post_norms:
             out = RMSNorm(c, name="mlp_post_norm")(out)
         return x_BLD + out, kv
@@ -161,6 +129,8 @@ class Policy(nn.Module):
     With ``kernel`` calls of more than one token attend by it (`attention.attend`). All rows of tokens, and of the
     cache's blocks, must then be padded on the right: their tokens come first, in the order of their positions.
 
+    ``product`` writes the products with kernels, which are the other way round with some (`dense.Product`).
+
     ``unused_ids``: ranges (first, end) of ids that are no token of the tokenizer, as in a vocabulary that was filled
     up to a round size. Nobody draws them: their logits are -1e30.
     """
@@ -173,6 +143,7 @@ class Policy(nn.Module):
     pad_row_fixed: bool = False
     kernel: Kernel | None = None
     unused_ids: tuple[tuple[int, int], ...] = ()
+    product: Product = Product.ROWS_FIRST
 
     def setup(self):
         c = self.config
@@ -181,11 +152,14 @@ class Policy(nn.Module):
         self.embed = nn.Embed(c.vocab_size, c.d_model, embedding_init=nn.initializers.normal(0.02))
         layer = self._fetching(Layer, "layers")
         self.layers = (
-            [layer(c, self.dtype) for _ in range(c.n_layers)] if self.apart else self._stacked(layer)
+            [layer(c, self.dtype, self.product) for _ in range(c.n_layers)]
+            if self.apart
+            else self._stacked(layer)
         )
         self.final_norm = RMSNorm(c)
         if not c.tie_embeddings:
-            self.head = self._fetching(Dense, "head")(c.vocab_size, dtype=self.dtype, out_dtype=jnp.float32)
+            options = dict(dtype=self.dtype, out_dtype=jnp.float32, product=self.product)
+            self.head = self._fetching(Dense, "head")(c.vocab_size, **options)
 
     def _fetching(self, module: type, name: str) -> type:
         """The module with its parameters taken through ``fetch``."""
@@ -224,7 +198,7 @@ class Policy(nn.Module):
             in_axes=(0, 0, nn.broadcast),
             length=self.config.n_layers,
         )
-        return stack(self.config, self.dtype)
+        return stack(self.config, self.dtype, self.product)
 
     def __call__(self, tokens_BL, positions_BL, cache: Cache | None = None):
         hidden_BLD, cache = self.hidden(tokens_BL, positions_BL, cache)

@@ -2,9 +2,9 @@
 
 Most of the cost of a token is reading weights and cache. Where the sampler holds layers apart
 (`Policy.apart`), they are split before the first token; else the scan over layers would copy each layer out
-of the stacked arrays again at every token. An embedding that is also the map to the vocabulary is transposed
-once, which the product would else do at every token. Weights that are kept in another dtype than the sampler's
-are copied in that dtype, once.
+of the stacked arrays again at every token. Kernels, and an embedding that is also the map to the vocabulary, are
+transposed once where the sampler's products need that (`policy.Product`). Weights that are kept in another dtype
+than the sampler's are copied in that dtype, once.
 """
 
 import dataclasses
@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm.policy import Cache
+from jaxmarl_llm.policy import Cache, Product
 from jaxmarl_llm.policy.cache import agent_axes
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sharding import Layout
+
+# Rows of all agents together, up to which a CPU is faster with the weights first (benchmarks/products.py).
+FEW_ROWS = 48
 
 
 class Reader(NamedTuple):
@@ -52,13 +55,13 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     variables, axes = stack.bind(base, trainable)
     as_policy = sampler.dtype == stack.policy.dtype
     variables = jax.tree.map_with_path(functools.partial(_in_dtype, sampler.dtype, as_policy), variables)
-    stacked = sampler.clone(apart=False)
+    stacked = sampler.clone(apart=False, product=Product.ROWS_FIRST)
     prefixes = 1 if shared is None else 2
     read = functools.partial(_read, stacked, samples, slots)
     read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
     logits_NRV, cache = read(variables, *layout.shard(prompts, "agent", "rows"), shared)
     if sampler.apart:
-        split = functools.partial(_apart, sampler.config)
+        split = functools.partial(_apart, sampler.config, sampler.product.turned)
         n_agents = prompts[0].shape[0]
         variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
         sampler = sampler.clone(config=dataclasses.replace(sampler.config, tie_embeddings=False))
@@ -78,6 +81,8 @@ def _in_dtype(dtype, as_policy: bool, path, x):
 def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
     """Logits (N, R, V) after one more token per row, and the cache with it as the newest."""
     sampler, variables, axes, layout, _ = reader
+    if sampler.product.turned and tokens_NR.size <= FEW_ROWS:
+        sampler = sampler.clone(product=Product.WEIGHTS_FIRST)
     cache = layout.cache(cache.settled())
     cache_axes = agent_axes(len(cache.prefixes), sampler.apart)
     one = functools.partial(_forward, sampler)
@@ -115,8 +120,11 @@ def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
     return policy.apply(variables, hidden[:, 0], method="logits"), kv
 
 
-def _apart(config, variables):
-    """Variables of a policy under the names of its clone with ``apart=True`` and a head of its own."""
+def _apart(config, turned: bool, variables):
+    """Variables of a policy under the names of its clone with ``apart=True`` and a head of its own.
+
+    ``turned``: with kernels as `policy.Product.turned` has them.
+    """
 
     def split(tree):
         layers = {
@@ -126,6 +134,13 @@ def _apart(config, variables):
         return {name: value for name, value in tree.items() if name != "layers"} | layers
 
     separate = {collection: split(tree) for collection, tree in variables.items()}
+    if turned:
+        separate["params"] = jax.tree.map_with_path(_turned, separate["params"])
     if config.tie_embeddings:
-        separate["params"]["head"] = {"kernel": separate["params"]["embed"]["embedding"].T}
+        table_VD = separate["params"]["embed"]["embedding"]
+        separate["params"]["head"] = {"kernel": table_VD if turned else table_VD.T}
     return separate
+
+
+def _turned(path, x):
+    return x.T if path[-1].key == "kernel" else x

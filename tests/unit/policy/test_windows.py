@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_models import VARIANTS, random_params
 
-from jaxmarl_llm.policy import Block, Cache, Policy, Windows
+from jaxmarl_llm.policy import Block, Cache, Policy, Product, Windows
 from jaxmarl_llm.policy.cache import visibility
 from jaxmarl_llm.sampling.decode import _apart
 
@@ -63,13 +63,13 @@ def test_a_token_reaches_as_far_as_the_windows_of_all_layers(slides, reached):
     assert np.flatnonzero(np.abs(grads_VD).max(1)).tolist() == list(reached)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_decoding_step_by_step_equals_the_full_pass(apart, full):
+@pytest.mark.parametrize("apart, product", [(False, Product.ROWS_FIRST), *((True, product) for product in Product)])
+def test_decoding_step_by_step_equals_the_full_pass(apart, product, full):
     _, cache = APPLY(PARAMS, TOKENS_BL[:, :5], POSITIONS_BL[:, :5])
     cache, policy, params = cache.fan_out(1, 9), POLICY, PARAMS
     if apart:
-        cache, params = cache.apart(), _apart(CONFIG, PARAMS)
-        policy = Policy(dataclasses.replace(CONFIG, tie_embeddings=False), apart=True)
+        cache, params = cache.apart(), _apart(CONFIG, product.turned, PARAMS)
+        policy = Policy(dataclasses.replace(CONFIG, tie_embeddings=False), apart=True, product=product)
     step = jax.jit(policy.apply)
     for i in range(5, 14):
         logits, cache = step(params, TOKENS_BL[:, i : i + 1], POSITIONS_BL[:, i : i + 1], cache)

@@ -1,6 +1,7 @@
 """Sampling against forward passes without a cache, and against NumPy."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 import tiny
 
 from jaxmarl_llm import sampling
+from jaxmarl_llm.policy import Product
 from jaxmarl_llm.sampling import SamplingParams, choice, decode, loop
 from jaxmarl_llm.sampling.padding import BUCKET, Shared, pad_prompts
 
@@ -123,6 +125,9 @@ def test_a_row_does_not_depend_on_the_other_rows():
     assert (other_first.tokens_NRL[:, :3] != both.tokens_NRL[:, :3]).any()
 
 
+APART = [tiny.POLICY.clone(apart=True, product=product) for product in (Product.ROWS_FIRST, Product.TURNED)]
+
+
 def test_an_agent_does_not_depend_on_its_team():
     pair, alone = generate(), generate(agents=1, lora=jax.tree.map(lambda x: x[:1], tiny.lora(2)))
     np.testing.assert_array_equal(alone.tokens_NRL[0], pair.tokens_NRL[0])
@@ -137,7 +142,7 @@ def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
     first, *others = (
         sampling.generate(tiny.stack(mode=mode, sampler=sampler), *parameters, *inputs, **options)
         for mode, parameters in (("frozen", (tiny.params(), None)), ("full", (None, copies)))
-        for sampler in (None, tiny.POLICY.clone(apart=True))
+        for sampler in (None, *APART)
     )
     for other in others:
         np.testing.assert_array_equal(first.tokens_NRL, other.tokens_NRL)
@@ -147,12 +152,22 @@ def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
 @pytest.mark.slow
 def test_layers_apart_draw_the_same():
     shared = Shared(np.array([[3, 4, 5, 6], [9, 8, 0, 0]]), np.array([4, 2]))
-    apart = tiny.POLICY.clone(apart=True)
-    for options in ({}, {"shared": shared}, {"eos_ids": (11, 70)}):
+    for options, apart in itertools.product(({}, {"shared": shared}, {"eos_ids": (11, 70)}), APART):
         together, separate = generate(**options), generate(sampler=apart, **options)
         np.testing.assert_array_equal(together.lengths_NR, separate.lengths_NR)
         np.testing.assert_array_equal(together.tokens_NRL, separate.tokens_NRL)
         np.testing.assert_allclose(together.logprobs_NRL, separate.logprobs_NRL, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_with_few_rows_and_with_many_the_same_is_drawn(monkeypatch):
+    few = generate(sampler=APART[1])
+    monkeypatch.setattr(decode, "FEW_ROWS", 0)
+    sampling.generate.clear_cache()
+    many = generate(sampler=APART[1])
+    np.testing.assert_array_equal(few.tokens_NRL, many.tokens_NRL)
+    np.testing.assert_allclose(few.logprobs_NRL, many.logprobs_NRL, atol=1e-5)
+    sampling.generate.clear_cache()
 
 
 @pytest.mark.slow
