@@ -115,7 +115,7 @@ class Leaks:
     def __init__(self, before: State):
         self.before, self.first = before, None
         self.memory: dict[str, list[int]] = collections.defaultdict(list)  # bytes by role, look by look
-        self.found: list[str] = []
+        self.faults: list[str] = []
 
     def look(self, state: State) -> list[str]:
         """A message for everything that grew; also kept in `found`."""
@@ -133,7 +133,7 @@ class Leaks:
             self.memory[role].append(
                 sum(state.memory[pid] for pid, name in state.names.items() if name == role)
             )
-        self.found += [text for text in messages if text not in self.found]
+        self.faults += [text for text in messages if text not in self.faults]
         return messages
 
     def growth(self) -> dict[str, float]:
@@ -202,14 +202,14 @@ def main(arguments=None) -> int:
             for text in [*bad[:SHOWN], *grown[:SHOWN]]:
                 print(f"  {text}", flush=True)
     growth = leaks.growth()
-    leaks.found += [f"memory of {role}" for role, ratio in growth.items() if ratio > GROWTH]
+    leaks.faults += [f"memory of {role}" for role, ratio in growth.items() if ratio > GROWTH]
     print("memory, later over earlier: " + ", ".join(f"{role} {r:.3f}" for role, r in growth.items()))
     alive = [name for pid, name in observe().names.items() if pid]
     print(f"verdicts: {dict(verdicts.most_common())}")
     print(
-        f"wrong: {len(wrong)}; grown: {leaks.found or 'nothing'}; processes after the end: {alive or 'none'}"
+        f"wrong: {len(wrong)}; grown: {leaks.faults or 'nothing'}; processes after the end: {alive or 'none'}"
     )
-    return int(bool(wrong or leaks.found or alive))
+    return int(bool(wrong or leaks.faults or alive))
 
 
 if __name__ == "__main__":

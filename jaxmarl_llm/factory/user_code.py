@@ -59,8 +59,8 @@ def check_all(configs: Mapping[str, object]) -> None:
       ValueError: with a sentence for every config and field that names something unusable.
     """
     wanted = {who: given(config) for who, config in configs.items()}
-    asked = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
-    complaints = dict(zip(asked, _ask(asked), strict=True)) if asked else {}
+    pairs = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
+    complaints = dict(zip(pairs, _ask(pairs), strict=True)) if pairs else {}
     bad = [
         f"{who}: {complaints[pair]}"
         for who, names in wanted.items()
@@ -71,18 +71,18 @@ def check_all(configs: Mapping[str, object]) -> None:
         raise UserError("\n  ".join(["functions that are named cannot be used:", *bad]))
 
 
-def _ask(asked: Sequence[tuple[str, str]]) -> list[str]:
+def _ask(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """What is wrong with each (field, name), '' for nothing; modules are found as in this process."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxmarl_llm.factory.user_code"],
-        input=json.dumps({"path": sys.path, "asked": asked}),
+        input=json.dumps({"path": sys.path, "pairs": pairs}),
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
     )
     if done.returncode:
         last = next(iter(done.stderr.strip().splitlines()[-1:]), f"exit code {done.returncode}")
-        raise UserError(f"importing {', '.join(name for _, name in asked)} ended the process: {last}")
+        raise UserError(f"importing {', '.join(name for _, name in pairs)} ended the process: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -91,7 +91,7 @@ def _answer() -> None:
     question = json.load(sys.stdin)
     sys.path[:] = question["path"]
     complaints = []
-    for path, name in question["asked"]:
+    for path, name in question["pairs"]:
         with contextlib.redirect_stdout(sys.stderr):  # a module may print
             try:
                 FIELDS[path](name)

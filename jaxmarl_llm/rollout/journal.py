@@ -49,7 +49,7 @@ class Journal:
         """Begin a rollout; ``rollout`` is data that differs between different rollouts, see `encode`."""
         self._rollout, self._anew = digest(rollout), False
 
-    def once(self, name: str, asked: Any, bring: Callable[[], Any]) -> Any:
+    def once(self, name: str, request: Any, bring: Callable[[], Any]) -> Any:
         """The stored result for this name and request, or that of ``bring()``, which is then stored.
 
         A file that cannot be read counts as missing, with a warning. So does one that answers another request
@@ -61,15 +61,15 @@ class Journal:
         """
         if self._folder is None:
             return bring()
-        kept = distributed.on_main(self._read)(name, digest(asked))
+        kept = distributed.on_main(self._read)(name, digest(request))
         if kept is not None:
             self._taken(name, kept[0])
             return kept[0]
-        kept = distributed.on_main(self._elsewhere)(name, digest(asked))
+        kept = distributed.on_main(self._elsewhere)(name, digest(request))
         value, self._anew = bring() if kept is None else kept[0], True
         if kept is not None:
             self._taken(name, value)
-        distributed.on_main(self._write)(name, digest(asked), value)
+        distributed.on_main(self._write)(name, digest(request), value)
         return value
 
     @property

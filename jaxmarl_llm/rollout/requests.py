@@ -65,7 +65,7 @@ def encode_cut(
 def sample_turns(
     member: Member,
     trainable,
-    asked: Sequence[PendingRequest],
+    pending: Sequence[PendingRequest],
     key: jax.Array,
     params: SamplingParams,
     sizes: tuple[int, int],
@@ -81,16 +81,16 @@ def sample_turns(
     ``engine`` draws, from what it has ``published``; None: it publishes the parameters first.
     """
     if member.remote:
-        return ask(member, asked, key, params)
+        return ask(member, pending, key, params)
     published = published or engine.publish(0, member, trainable)
-    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in asked))
+    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in pending))
     names_by_params = params.alike(agents)
     if len(names_by_params) == 1:
         own_params = next(iter(names_by_params))
-        return _speak_alike(engine, published, asked, key, own_params, sizes, prompt_sizes)
+        return _speak_alike(engine, published, pending, key, own_params, sizes, prompt_sizes)
     turns = []
     for i, (own_params, names) in enumerate(names_by_params.items()):
-        own_requests, own_key = [n for n in asked if n.request.agent in names], jax.random.fold_in(key, i)
+        own_requests, own_key = [n for n in pending if n.request.agent in names], jax.random.fold_in(key, i)
         turns += _speak_alike(engine, published, own_requests, own_key, own_params, sizes, prompt_sizes)
     return turns
 
@@ -128,7 +128,7 @@ def _speak_alike(
 
 
 def ask(
-    member: Member, asked: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
+    member: Member, pending: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
 ) -> list[Turn]:
     """Get an expert's answers to the requests of its agents, with one call for every sample.
 
@@ -137,10 +137,10 @@ def ask(
     of tokens; greedy samples use temperature 0.
     """
     if member.expert is None:
-        who = f"agent {asked[0].request.agent!r} speaks through {member.model_name!r}"
+        who = f"agent {pending[0].request.agent!r} speaks through {member.model_name!r}"
         raise UserError(f"{who}, which this team was built without (team.build, experts)")
     stream = np.asarray(jax.random.key_data(key)).tobytes().hex()
-    wanted = [(n, g, params.of(n.request.agent)) for n in asked for g in range(n.request.samples)]
+    wanted = [(n, g, params.of(n.request.agent)) for n in pending for g in range(n.request.samples)]
     requests = [
         Request(
             messages=tuple(n.request.messages),

@@ -104,7 +104,7 @@ def render(
         window=figures.WINDOW,
         few=figures.FEW,
         pictures=[image(picture, groups, drawn[picture.name]) for picture in shown],
-        said=sentences,
+        sentences=sentences,
         data=Markup(data),
     )
     # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.

@@ -44,7 +44,7 @@ class ItemResult:
     Attributes:
       item, category: name of the problem, and of its kind ('' if it has none).
       agent, round, turn: author of the best program, its round, and the id of its turn.
-      found: the best program, as measured in the search.
+      best: the best program, as measured in the search.
       held_out: the same program, measured again.
       rounds: best score so far after each round.
       executed: programs executed so far after each round.
@@ -56,7 +56,7 @@ class ItemResult:
     agent: str
     round: int
     turn: int
-    found: Outcome
+    best: Outcome
     held_out: Outcome
     rounds: tuple[float, ...]
     executed: tuple[int, ...]
@@ -65,7 +65,7 @@ class ItemResult:
     @property
     def searched(self) -> float:
         """Best score measured in the search."""
-        return self.found.score
+        return self.best.score
 
 
 class Difference(NamedTuple):
@@ -87,7 +87,7 @@ def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]
     """
     if measure not in MEASURES:
         raise UserError(f"measure={measure!r}; allowed: {', '.join(MEASURES)}")
-    searched, held_out = [r.found for r in results], [r.held_out for r in results]
+    searched, held_out = [r.best for r in results], [r.held_out for r in results]
     right_R = np.array([100.0 * (o.status == "ok") for o in held_out])
     compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in held_out])
     if measure == "tests":
@@ -158,7 +158,7 @@ def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, I
         executed = float(np.mean([r.executed[last] for r, last in zip(results, last_rounds, strict=True)]))
         best = [r.rounds[last] for r, last in zip(results, last_rounds, strict=True)]
         if measure == "tests":
-            shares = [100.0 * n / max(r.found.total, 1) for r, n in zip(results, best, strict=True)]
+            shares = [100.0 * n / max(r.best.total, 1) for r, n in zip(results, best, strict=True)]
             mean = _mean("searched_tests", by_problem(results, shares))
         else:
             mean = _mean("searched_geomean", by_problem(results, np.log(np.maximum(best, 1))))

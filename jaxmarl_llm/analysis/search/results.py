@@ -200,9 +200,9 @@ def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, A
 def _item_json(result: ItemResult, measure: str) -> dict[str, Any]:
     names = ("item", "category", "agent", "round", "turn", "rounds", "executed", "tests")
     return {name: getattr(result, name) for name in names} | {
-        "program": result.found.program,
+        "program": result.best.program,
         "unchanged": measure == "speed-up" and result.searched <= 1,
-        "searched": {name: getattr(result.found, name) for name in _OUTCOME},
+        "searched": {name: getattr(result.best, name) for name in _OUTCOME},
         "held_out": {name: getattr(result.held_out, name) for name in _OUTCOME},
     }
 

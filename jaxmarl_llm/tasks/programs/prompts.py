@@ -1,6 +1,6 @@
 """Prompt templates for agents that write whole programs, for every kind of task with programs.
 
-Every function gives chat messages ({"role", "content"}, …), a fresh chat each time. ``asked`` is a task's
+Every function gives chat messages ({"role", "content"}, …), a fresh chat each time. ``problem`` is a task's
 text for a problem (see `optimisation_prompts`, `generation_prompts`): the instruction and the code. The
 phases are those of LessonL (arXiv 2505.23946) and of the methods that it is compared with, in words short
 enough for a model of 135M parameters. Where a released method leaves out what its paper shows, prompts follow
@@ -63,12 +63,14 @@ def first_lines(log: str) -> str:
     return "\n".join(log.strip().splitlines()[:LOG_LINES])
 
 
-def write(asked: ProblemPrompt) -> Messages:
+def write(problem: ProblemPrompt) -> Messages:
     """Ask for the first program."""
-    return asked.code()
+    return problem.code()
 
 
-def write_with_lessons(asked: ProblemPrompt, lessons: Sequence[str], others: Sequence[str] = ()) -> Messages:
+def write_with_lessons(
+    problem: ProblemPrompt, lessons: Sequence[str], others: Sequence[str] = ()
+) -> Messages:
     """Ask for a program, and show numbered lessons about earlier attempts; without any as `write`.
 
     others: lessons about other problems; the prompt says so, because A is not the code that it shows.
@@ -80,46 +82,46 @@ def write_with_lessons(asked: ProblemPrompt, lessons: Sequence[str], others: Seq
     if other_lines:
         other_lines.insert(0, _OTHER_LESSONS)
     blocks = ["\n".join(part) for part in (own_lines, other_lines) if part]
-    return asked.code("\n\n".join([*blocks, _USE_LESSONS])) if blocks else asked.code()
+    return problem.code("\n\n".join([*blocks, _USE_LESSONS])) if blocks else problem.code()
 
 
-def improve(asked: ProblemPrompt, program: str, result: str, reflection: str) -> Messages:
+def improve(problem: ProblemPrompt, program: str, result: str, reflection: str) -> Messages:
     """Reflexion: ask for the next program; shows the last one, its result and the agent's reflection."""
     thoughts = f"Your thoughts on it: {reflection.strip()}" if reflection.strip() else ""
-    last = _attempt(asked, "Your last attempt", program, result)
-    return asked.code("\n\n".join(filter(None, [last, thoughts, "Write a better program."])))
+    last = _attempt(problem, "Your last attempt", program, result)
+    return problem.code("\n\n".join(filter(None, [last, thoughts, "Write a better program."])))
 
 
-def recall(asked: ProblemPrompt) -> Messages:
+def recall(problem: ProblemPrompt) -> Messages:
     """MapCoder: ask for a technique for such problems, and a plan."""
-    return asked.words(
+    return problem.words(
         "Do not write code yet. Name one technique that has worked for similar problems, and plan how to use "
         "it here, in at most four short steps."
     )
 
 
-def follow(asked: ProblemPrompt, plan: str) -> Messages:
+def follow(problem: ProblemPrompt, plan: str) -> Messages:
     """MapCoder: ask for the program that follows a plan."""
-    return asked.code(f"Plan:\n{plan.strip()}\n\nFollow the plan.")
+    return problem.code(f"Plan:\n{plan.strip()}\n\nFollow the plan.")
 
 
-def repair(asked: ProblemPrompt, plan: str, program: str, result: str) -> Messages:
+def repair(problem: ProblemPrompt, plan: str, program: str, result: str) -> Messages:
     """MapCoder: ask for a repaired program; shows the plan, the program and its result."""
-    last = _attempt(asked, "Your program by this plan", program, result)
-    return asked.code(f"Plan:\n{plan.strip()}\n\n{last}\n\nRepair your program, and keep to the plan.")
+    last = _attempt(problem, "Your program by this plan", program, result)
+    return problem.code(f"Plan:\n{plan.strip()}\n\n{last}\n\nRepair your program, and keep to the plan.")
 
 
-def aggregate(asked: ProblemPrompt, programs: Sequence[str]) -> Messages:
+def aggregate(problem: ProblemPrompt, programs: Sequence[str]) -> Messages:
     """Mixture of agents: ask for one program made from several, without results; none: as `write`."""
     written = [program for program in programs if program.strip()]
-    shown = [f"Answer {n}:\n{fence(code, asked.language)}" for n, code in enumerate(written, 1)]
+    shown = [f"Answer {n}:\n{fence(code, problem.language)}" for n, code in enumerate(written, 1)]
     if not shown:
-        return asked.code()
-    return asked.code(
+        return problem.code()
+    return problem.code(
         "\n\n".join([*shown, "Any of these answers may be wrong. Combine the best of them in one answer."])
     )
 
 
-def _attempt(asked: ProblemPrompt, title: str, program: str, result: str) -> str:
-    shown = f"{title}:\n{fence(program, asked.language)}" if program.strip() else f"{title} held no code."
+def _attempt(problem: ProblemPrompt, title: str, program: str, result: str) -> str:
+    shown = f"{title}:\n{fence(program, problem.language)}" if program.strip() else f"{title} held no code."
     return f"{shown}\n{result}".strip()

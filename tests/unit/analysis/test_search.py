@@ -217,11 +217,11 @@ def test_a_problem_that_is_timed(tmp_path, capsys):
         "held_out.json",
     ]  # fmt: skip
     assert problem.executed == (AGENTS, 2 * AGENTS) and problem.held_out.status == "ok"
-    assert problem.found.low <= problem.searched <= problem.found.high
+    assert problem.best.low <= problem.searched <= problem.best.high
     known = {"unchanged": "ok", "faster": "ok", "slower": "ok", "wrong": "wrong", "broken": "build-error"}
     kinds = {rewrite.source.strip(): known[rewrite.kind] for rewrite in item.rewrites}
     kinds |= {item.source.strip(): "ok"}
-    assert kinds[problem.found.program.strip()] == "ok"
+    assert kinds[problem.best.program.strip()] == "ok"
     for row in result.bank:
         assert row["status"] == kinds.get(row["program"].strip(), "build-error")
     output = capsys.readouterr().out

@@ -74,10 +74,10 @@ def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, t
     actual = searched(config, tmp_path / "search", asked)
     twice, thrice = actual.problems
     # Of its two tests the right program passes the first; held-out are all six given ones.
-    assert (twice.tests, twice.searched, twice.found.total) == ("generated", 1.0, 2)
+    assert (twice.tests, twice.searched, twice.best.total) == ("generated", 1.0, 2)
     assert (twice.held_out.status, twice.held_out.score, twice.held_out.total) == ("ok", 6.0, 6)
     # No test of `thrice`: half of the given ones.
-    assert (thrice.tests, thrice.searched, thrice.found.total) == ("fallback", 3.0, 3)
+    assert (thrice.tests, thrice.searched, thrice.best.total) == ("fallback", 3.0, 3)
     assert "1 searched by given tests as none were written" in capsys.readouterr().out
     wanted = [r for r in asked if ASKS_TESTS in r.messages[-1]["content"]]
     assert [r.item for r in wanted] == ["twice", "thrice"] and asked[:2] == wanted
@@ -100,7 +100,7 @@ def test_other_tests_are_another_search(config, tmp_path):
         searched(config, tmp_path / "search", [])
     asked = []
     twice, _ = searched(config, tmp_path / "other", asked).problems
-    assert (twice.tests, twice.found.total) == ("given", 3)
+    assert (twice.tests, twice.best.total) == ("given", 3)
     assert asked and not any(ASKS_TESTS in r.messages[-1]["content"] for r in asked)
 
 
@@ -109,7 +109,7 @@ def test_another_method_by_the_same_team_has_the_same_tests(config, tmp_path):
     searched(config, tmp_path / "first", [])
     asked = []
     twice, _ = searched(config, tmp_path / "second", asked, like=[tmp_path / "first"]).problems
-    assert (twice.tests, twice.found.total) == ("generated", 2)
+    assert (twice.tests, twice.best.total) == ("generated", 2)
     assert not any(ASKS_TESTS in r.messages[-1]["content"] for r in asked)
 
 

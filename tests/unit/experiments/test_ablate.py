@@ -87,7 +87,7 @@ def test_all_members_at_equal_numbers_of_programs(executor, tmp_path, monkeypatc
     held_out = {}
     for result in results:
         for each in result.problems:
-            again = held_out.setdefault((each.item, each.found.program), each.held_out.score)
+            again = held_out.setdefault((each.item, each.best.program), each.held_out.score)
             assert again == each.held_out.score
     text = (tmp_path / "full" / search.RESULTS).read_text()
 
