@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import ml_dtypes
@@ -12,6 +13,7 @@ import pytest
 from repository import ROOT
 
 from benchmarks import peers, random_folder
+from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import agreement, attention, cells, memory, rows, throughput
 from jaxmarl_llm import weights
 from jaxmarl_llm.policy.fused import plain
@@ -117,6 +119,23 @@ def test_a_cell_that_failed_is_measured_again():
     ]  # fmt: skip
 
 
+def test_a_process_that_dies_is_a_row_with_its_last_words(monkeypatch, capsys):
+    calls = []
+
+    def run(arguments, env, stdout, stderr):
+        calls.append(arguments[2:])
+        stderr.write("a line\njax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory\n")
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    (row,) = command.in_a_process("base:3b-adapters", "folder", ["--small"])
+    assert row["cell"] == "base:3b-adapters" and row["problem"].endswith("RESOURCE_EXHAUSTED: Out of memory")
+    assert "a line" in capsys.readouterr().err
+    ((module, cell, model, out, small),) = calls
+    assert (module, cell, model, small) == ("benchmarks.gpu", "--cell=base:3b-adapters", "--model=folder", "--small")
+    assert out.startswith("--out=")
+
+
 def test_cells_are_chosen_by_part_or_name():
     assert cells.chosen("base,attention:3b-8k,base:3b-adapters") == ["base:3b-adapters", "attention:3b-8k"]
     assert cells.chosen("attention") == [f"attention:{m}-{n}k" for m in ("smollm2", "3b") for n in (2, 8, 32)]
@@ -167,11 +186,11 @@ def test_sampler_and_trainer_are_compared(tmp_path):
 def test_every_part_runs_with_tiny_models(tmp_path, compiled):
     """The command as it is given; what it holds is not measured again."""
     out = tmp_path / "rows.jsonl"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--all", "--small", "--rounds=1", "--against=", f"--out={out}"]
+    arguments = [sys.executable, "-m", "benchmarks.gpu", "--all", "--small", "--rounds=1", "--against=", f"--out={out}"]
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(compiled)}
 
     def run():
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        return subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
 
     done = run()
     assert done.returncode == 0, done.stderr
