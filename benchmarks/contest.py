@@ -143,33 +143,45 @@ def _start(names: list[str], our_side: ours.Ours, stack: contextlib.ExitStack) -
     """The peers, on copies of our weights."""
     if not names:
         return {}
-    python, program = (
-        peers.make_environment(peers.default_folder()),
-        pathlib.Path(__file__).with_name("torch_peer.py"),
-    )
+    python = peers.make_environment(peers.default_folder())
     folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
     config = our_side.config
     weights.save(teams.load_model(config, config.model), folder)
-    started = {}
-    for name in names:
-        system, full = SYSTEMS[name]
-        settings = {
-            "system": system,
-            "mode": "full" if full else config.team.mode,
-            "folder": str(folder),
-            "device": "cuda" if jax.default_backend() == "gpu" else "cpu",
-            "vocabulary": our_side.policy_config.vocab_size,
-            "texts": our_side.texts,
-            "prompts": our_side.prompts,
-            "group": config.train.group,
-            "advantages": ours.advantages(config.train.group),
-            "lr": config.train.lr,
-            "rank": config.team.rank,
-            "alpha": config.team.alpha,
-            "targets": list(config.team.targets),
-        }
-        started[name] = stack.enter_context(peers.Peer([python, program, json.dumps(settings)], name))
-    return started
+    described = {"texts": our_side.texts, "prompts": our_side.prompts}
+    described["vocabulary"] = our_side.policy_config.vocab_size
+    device = "cuda" if jax.default_backend() == "gpu" else "cpu"
+    started = {
+        name: peer(name, python, peer_settings(name, config, folder, device, described)) for name in names
+    }
+    return {name: stack.enter_context(each) for name, each in started.items()}
+
+
+def peer(name: str, python: pathlib.Path, settings: dict) -> peers.Peer:
+    """A process of `torch_peer`; settings from `peer_settings`."""
+    program = pathlib.Path(__file__).with_name("torch_peer.py")
+    return peers.Peer([python, program, json.dumps(settings)], name)
+
+
+def peer_settings(name: str, config, folder, device: str, described: dict) -> dict:
+    """What `torch_peer` needs to know to be a system: a model's folder, a device of torch, ours as it is described.
+
+    ``described``: texts and tokens of one problem's prompts by agent, and the size of the vocabulary.
+    """
+    system, full = SYSTEMS[name]
+    return {
+        "system": system,
+        "mode": "full" if full else config.team.mode,
+        "folder": str(folder),
+        "dtype": config.policy.dtype,
+        "device": device,
+        "group": config.train.group,
+        "advantages": ours.advantages(config.train.group),
+        "lr": config.train.lr,
+        "rank": config.team.rank,
+        "alpha": config.team.alpha,
+        "targets": list(config.team.targets),
+        **described,
+    }
 
 
 def report(given: argparse.Namespace, measure: Measure) -> None:

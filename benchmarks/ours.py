@@ -34,19 +34,24 @@ def make_config(
     prompt_tokens: int,
     new_tokens: int,
     sampling_dtype: str,
+    dtype: str = "float32",
+    problems: int = 1,
     agents: tuple[str, ...] = ("aux", "main"),
 ) -> config_dict.ConfigDict:
-    """The default settings of training, but for one problem. ValueError names what is not allowed.
+    """The default settings of training, but for one problem or so many. ValueError names what is not allowed.
 
-    A sampler of another number format than the policy's is corrected for by importance weights.
+    ``dtype`` is of the computation; full copies and their optimizers are kept in it, too, as the peers' are. A
+    sampler of another number format than the policy's is corrected for by importance weights.
     """
     if mode not in ("full", "adapters"):
         raise UserError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
     config = base_config()
     config.model, config.team.mode, config.team.agents = model, mode, agents
-    config.train.group, config.train.prompts = group, 1
+    config.train.group, config.train.prompts = group, problems
     config.sampling.max_prompt_tokens, config.sampling.max_new_tokens = prompt_tokens, new_tokens
-    config.sampling.dtype = sampling_dtype
+    config.sampling.dtype, config.policy.dtype = sampling_dtype, dtype
+    if mode == "full":
+        config.train.param_dtype = config.train.moment_dtype = dtype
     config.policy.precision = "tensorfloat32"  # on a GPU, as the peers' products are
     if sampling_dtype != config.policy.dtype:
         config.train.importance_cap = 2.0
@@ -81,48 +86,59 @@ def advantages(group: int) -> list[float]:
 
 
 class Ours:
-    """One stack of agents that share a model; answers as a `peers.Peer` does."""
+    """One stack of agents that share a model; answers as a `peers.Peer` does.
+
+    Attributes:
+      stack, base, state: the agents, their frozen parameters, and what they learn, which an update donates.
+      texts, prompts: the first problem of each agent, as text and as tokens; further ones are random tokens.
+    """
 
     def __init__(self, config):
         self.config, (member,) = config, teams.build_team(config).members
         # No token ends a completion: every side draws equally many.
-        self._stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
-        self._base, self._loss = member.base, training.loss_config(config)
+        self.stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
+        self.base, self.loss = member.base, training.loss_config(config)
         self._optimizer = training.build_optimizer(config)
-        self._state = update.init_state(member.trainable, self._optimizer)
-        self.texts = prompt_texts(member.tokenizer, self._stack.agents, config.sampling.max_prompt_tokens)
+        self.state = update.init_state(member.trainable, self._optimizer)
+        length = config.sampling.max_prompt_tokens
+        self.texts = prompt_texts(member.tokenizer, self.stack.agents, length)
         self.prompts = [read(member.tokenizer, text) for text in self.texts]
-        self._prompts_NBP, self._lengths_NB, _ = pad_team([[prompt] for prompt in self.prompts])
+        others = np.random.default_rng(0).integers(
+            member.tokenizer.vocab_size, size=(len(self.prompts), config.train.prompts - 1, length)
+        )
+        every = [[one, *rest.tolist()] for one, rest in zip(self.prompts, others, strict=True)]
+        self._prompts_NBP, self._lengths_NB, _ = pad_team(every)  # random ones begin with nothing in common
         self._draws = 0
 
     @property
     def policy_config(self):
         """Sizes of the model."""
-        return self._stack.policy.config
+        return self.stack.policy.config
 
     def ask(self, unit: str, new_tokens: int) -> dict[str, float]:
         """Do one unit of work, ``iteration``, ``generate`` or ``gradients``; seconds of its phases."""
         return getattr(self, f"_{unit}")(new_tokens)
 
     def _iteration(self, new_tokens: int) -> dict[str, float]:
-        samples, generating = timed(functools.partial(self._sample, new_tokens))
-        _, updating = timed(functools.partial(self._update, samples))
+        samples, generating = timed(functools.partial(self.sample, new_tokens))
+        _, updating = timed(functools.partial(self.update, samples))
         return {"generate": generating, "update": updating}
 
     def _generate(self, new_tokens: int) -> dict[str, float]:
-        return {"generate": timed(functools.partial(self._sample, new_tokens))[1]}
+        return {"generate": timed(functools.partial(self.sample, new_tokens))[1]}
 
-    def _sample(self, new_tokens: int) -> sampling.Samples:
+    def sample(self, new_tokens: int) -> sampling.Samples:
+        """Completions of all agents."""
         self._draws += 1
         return sampling.generate(
-            self._stack,
-            self._base,
-            self._state.trainable,
+            self.stack,
+            self.base,
+            self.state.trainable,
             self._prompts_NBP,
             self._lengths_NB,
             jax.random.key(self._draws),
             samples=self.config.train.group,
-            params=dataclasses.replace(self._loss.sampling, max_new_tokens=new_tokens),
+            params=dataclasses.replace(self.loss.sampling, max_new_tokens=new_tokens),
         )
 
     def _pack(self, samples: sampling.Samples) -> packing.Packed:
@@ -130,12 +146,13 @@ class Ours:
         advantages_NR = np.broadcast_to(np.float32(advantages(shape_NR[1])), shape_NR)
         prompts = self._prompts_NBP, self._lengths_NB
         drawn = samples.tokens_NRL, samples.lengths_NR, samples.logprobs_NRL
-        return self._loss.pack(packing.Batch(*prompts, *drawn, advantages_NR))
+        return self.loss.pack(packing.Batch(*prompts, *drawn, advantages_NR))
 
-    def _update(self, samples: sampling.Samples):
-        fixed = self._stack, self._loss, self._optimizer, self._base
-        self._state, metrics = update.train_step(*fixed, self._state, (self._pack(samples),))
-        return self._state, metrics
+    def update(self, samples: sampling.Samples):
+        """One optimizer step of every agent on completions; the new state, and the metrics of `update.train_step`."""
+        fixed = self.stack, self.loss, self._optimizer, self.base
+        self.state, metrics = update.train_step(*fixed, self.state, (self._pack(samples),))
+        return self.state, metrics
 
     def _gradients(self, new_tokens: int) -> dict[str, float]:
         """Seconds of the gradients of random completions."""
@@ -147,7 +164,7 @@ class Ours:
             tokens_NRL=tokens_NRL, lengths_NR=jnp.full(shape[:2], new_tokens, jnp.int32)
         )
         packed = jax.device_put(self._pack(samples))
-        fixed = self._stack, self._loss, self._base, self._state.trainable
+        fixed = self.stack, self.loss, self.base, self.state.trainable
         return {"gradients": timed(lambda: gradients(*fixed, packed))[1]}
 
 

@@ -4,7 +4,9 @@ A `Peer` keeps its models loaded and answers one JSON line per request, so that 
 between systems.
 """
 
+import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -19,6 +21,7 @@ INSTALLS = (
     ("torch==2.13.0",),
     ("comlrl==1.4.3", "transformers==5.23.0", "peft==0.21.2"),
 )
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def default_folder() -> pathlib.Path:
@@ -38,18 +41,28 @@ def make_environment(folder: pathlib.Path) -> pathlib.Path:
     return python
 
 
+def installed() -> pathlib.Path | None:
+    """A Python that has CoMLRL, torch and peft: this one, or that of the environment, if it was made; else None."""
+    if all(importlib.util.find_spec(name) for name in ("comlrl", "torch", "peft")):
+        return pathlib.Path(sys.executable)
+    folder = default_folder()
+    return folder / "bin" / "python" if (folder / "ready").is_file() else None
+
+
 class Peer:
     """A process that answers requests with its measurements: one JSON line in, one out.
 
-    Its standard error is kept, and shown if it ends before it has answered.
+    It may import from this checkout. Its standard error is kept, and shown if it ends before it has answered.
     """
 
     def __init__(self, command: Sequence[str | pathlib.Path], name: str):
         self.name = name
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        )  # fmt: skip
 
     def ask(self, **request) -> dict:
         """The answer to a request. RuntimeError, with its last lines of error, if the process has ended."""

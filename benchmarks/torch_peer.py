@@ -3,10 +3,10 @@
     python torch_peer.py SETTINGS
 
 SETTINGS is JSON, made by contest.py. Two systems do the same work on the same weights, prompts and numbers of
-tokens, in float32. ``comlrl`` is CoMLRL 1.4.3's own trainer. ``torch`` is what one writes without it:
-`transformers.generate` for all samples of a prompt, one forward and backward pass over them, AdamW. With mode
-``adapters`` both train LoRA adapters of `peft`: CoMLRL is given two models with one each, ``torch`` keeps one
-base with two.
+tokens, in the dtype of the settings. ``comlrl`` is CoMLRL 1.4.3's own trainer. ``torch`` is what one writes
+without it: `transformers.generate` for all samples of a prompt, one forward and backward pass over them, AdamW.
+With mode ``adapters`` both train LoRA adapters of `peft`: CoMLRL is given two models with one each, ``torch``
+keeps one base with two.
 """
 
 import collections
@@ -45,10 +45,9 @@ class Clock:
 
 
 def load(settings: dict) -> torch.nn.Module:
-    """The model in float32 on the device."""
-    return AutoModelForCausalLM.from_pretrained(settings["folder"], dtype=torch.float32).to(
-        settings["device"]
-    )
+    """The model on the device, in the dtype of the computation."""
+    dtype = getattr(torch, settings["dtype"])
+    return AutoModelForCausalLM.from_pretrained(settings["folder"], dtype=dtype).to(settings["device"])
 
 
 def lora(settings: dict) -> LoraConfig:

@@ -45,8 +45,9 @@ class DamagedError(UserError):
 class Checkpointer:
     """Writes the checkpoints of one run; a context manager that finishes the last save when it closes.
 
-    Saving returns once the values are copied to the host; the files are written meanwhile. If that fails, the
-    next call of any method raises OSError, earlier checkpoints stay as they are, and saving can go on.
+    Saving returns once the values have come from the devices to the host, which holds them once; the files are
+    written meanwhile. If that fails, the next call of any method raises OSError, earlier checkpoints stay as they
+    are, and saving can go on.
 
     Args:
       folder: created if needed.
@@ -81,21 +82,21 @@ class Checkpointer:
         if last is not None and step < last:
             raise UserError(f"step {step} is before the last checkpoint in {self.folder}, step {last}")
         if step != last:
-            items = {}
-            for i, n, agent in _learners(team, team.agents):
-                state = agent_axis.take(states[i].opt_state, n)
-                items[_item("agent", agent)] = agent_axis.take(states[i].trainable, n)
-                items[_item("optimizer", agent)] = {"state": state, "step": np.asarray(states[i].step)}
-            self._write(self.folder, step, items, _meta(step, team, meta))
+            items = _items(team, {i: (state.trainable, state.opt_state) for i, state in states.items()})
+            saved = {}
+            for (i, agent), (trainable, opt_state) in items.items():
+                saved[_item("agent", agent)] = trainable
+                saved[_item("optimizer", agent)] = {"state": opt_state, "step": np.asarray(states[i].step)}
+            self._write(self.folder, step, saved, _meta(step, team, meta))
 
     def save_best(self, step: int, states: States, team: Team, meta: dict) -> None:
         """Keep the parameters after iteration ``step`` in place of the earlier best; see `save`."""
         self.wait()
         # Numbered by a count: a run resumed from before its best may find its next best at an earlier step.
         count = max(saved_steps(self.folder / BEST), default=-1) + 1
-        chosen = _learners(team, team.agents)
-        items = {_item("agent", agent): agent_axis.take(states[i].trainable, n) for i, n, agent in chosen}
-        self._write(self.folder / BEST, count, items, _meta(step, team, meta))
+        items = _items(team, {i: state.trainable for i, state in states.items()})
+        saved = {_item("agent", agent): trainable for (_, agent), trainable in items.items()}
+        self._write(self.folder / BEST, count, saved, _meta(step, team, meta))
 
     def latest(self) -> int | None:
         """The last complete step, or None."""
@@ -130,10 +131,11 @@ class Checkpointer:
             agent_item, optimizer_item = _item("agent", agent), _item("optimizer", agent)
             like = {agent_item: agent_axis.one_like(state.trainable)}
             like[optimizer_item] = {"state": agent_axis.one_like(state.opt_state), "step": step}
-            items = _read(self.folder, meta["step"], like)
-            trainable = agent_axis.put(state.trainable, items[agent_item], n)
-            opt_state = agent_axis.put(state.opt_state, items[optimizer_item]["state"], n)
-            count = agent_axis.placed_like(state.step, items[optimizer_item]["step"])
+            items = dict(_read(self.folder, meta["step"], like).items())
+            optimizer = items[optimizer_item]
+            trainable = agent_axis.put(state.trainable, items.pop(agent_item), n)
+            opt_state = agent_axis.put(state.opt_state, optimizer.pop("state"), n)
+            count = agent_axis.placed_like(state.step, optimizer["step"])
             states[i] = TrainState(count, trainable, opt_state)
         return states, meta
 
@@ -282,6 +284,13 @@ def _learners(team: Team, agents):
         for n, agent in enumerate(member.stack.agents):
             if agent in agents and member.stack.learns:
                 yield i, n, agent
+
+
+def _items(team: Team, trees: dict[int, Any]) -> dict[tuple[int, str], Any]:
+    """Each agent's part of the trees of the members that learn, by the member's position and its name."""
+    names = {i: team.members[i].stack.agents for i in trees}
+    parts = {i: agent_axis.apart(tree, len(names[i])) for i, tree in trees.items()}
+    return {(i, name): parts[i][n] for i in trees for n, name in enumerate(names[i])}
 
 
 def _item(kind: str, agent: str) -> str:

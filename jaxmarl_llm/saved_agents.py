@@ -93,7 +93,7 @@ def _weights(folder: pathlib.Path, entry: dict, member: Member) -> dict:
     """One agent's own parameters, as the member's tree has them without the agent axis."""
     place = folder / str(entry.get("folder"))
     if entry.get("form") == MERGED:
-        return weights.load(str(place), on_host=True).params
+        return jax.tree.map(np.asarray, weights.load(str(place), on_host=True).params)
     adapter = peft.load_adapter(place, member.stack.policy.config)
     scale = adapter.alpha / adapter.rank
     if not np.isclose(scale, member.stack.adapter_scale, rtol=1e-6):

@@ -116,7 +116,8 @@ class Layout:
         return jax.tree_util.tree_map_with_path(one, tree)
 
     def place(self, tree, copies: int = 0):
-        """Parameters on the host as arrays on the mesh; no device ever holds more than its part.
+        """Parameters on the host, or in files (`weights.stored`), as arrays on the mesh, of which each device gets its
+        part: what no device of this process needs is not read.
 
         With ``copies`` every leaf gets an agent axis of that length in front, all agents alike.
         """
@@ -127,15 +128,22 @@ class Layout:
 
         return jax.tree_util.tree_map_with_path(one, tree)
 
-    def _place(self, x: np.ndarray, spec: PartitionSpec, copies: int) -> jax.Array:
-        def part(index):
-            if not copies:
-                return x[index]
-            cut = x[index[1:]]
-            return np.broadcast_to(cut, (len(range(copies)[index[0]]), *cut.shape))
+    def _place(self, x, spec: PartitionSpec, copies: int) -> jax.Array:
+        shape, sharding = (copies, *x.shape) if copies else x.shape, NamedSharding(self.mesh, spec)
 
-        shape = (copies, *x.shape) if copies else x.shape
-        return jax.make_array_from_callback(shape, NamedSharding(self.mesh, spec), part)
+        def own(index) -> str:  # slices have no hash
+            return str([one.indices(size) for one, size in zip(index, shape, strict=True)][bool(copies) :])
+
+        indices = {own(index): index for index in sharding.addressable_devices_indices_map(shape).values()}
+        wanted = [index[bool(copies) :] for index in indices.values()]
+        read = x.parts(wanted) if hasattr(x, "parts") else [x[index] for index in wanted]
+        parts = dict(zip(indices, read, strict=True))
+
+        def part(index):
+            cut = parts[own(index)]
+            return np.broadcast_to(cut, (len(range(copies)[index[0]]), *cut.shape)) if copies else cut
+
+        return jax.make_array_from_callback(shape, sharding, part)
 
     def init(self, function, *inputs):
         """Compute ``function(*inputs)``, a tree with agent axes, with every part on its device."""

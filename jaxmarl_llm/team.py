@@ -206,7 +206,7 @@ def build(
     """Group agents by model and give them parameters.
 
     Args:
-      models: loaded models by name; with a mesh their parameters may be NumPy arrays, and best are.
+      models: loaded models by name; with a mesh their parameters may be on the host or in files, and best are.
       agent_models: agent name -> model name, in the order the agents are listed.
       key: random key for the adapters.
       mode: one of `MODES`, for every agent.

@@ -1,5 +1,6 @@
 """Call credit functions from the host, compiled for rounded sizes, as the number of turns varies."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 
@@ -14,7 +15,8 @@ def on_host(function: Callable, *arrays, length: int | None = None, **options) -
 
     How many turns an iteration has depends on the completions; a program for each number, or worse, one for
     each operation, would be compiled again and again. Every axis is filled up to a power of two, integers
-    with -1, which as a key marks what is no sample, others with 0; sizes among the options likewise.
+    with -1, which as a key marks what is no sample, others with 0; sizes among the options likewise. It
+    runs on the CPU, unless JAX has none.
 
     >>> from jaxmarl_llm.credit.advantages import group_advantage
     >>> on_host(group_advantage, [1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, length=3).tolist()
@@ -31,8 +33,19 @@ def on_host(function: Callable, *arrays, length: int | None = None, **options) -
     """
     filled = [_filled(np.asarray(array)) for array in arrays]
     sizes = {name: _power(value) for name, value in options.items() if name in SIZES}
-    result = np.asarray(_program(function, frozenset((options | sizes).items()))(*filled))
+    with _on_processor():
+        result = np.asarray(_program(function, frozenset((options | sizes).items()))(*filled))
     return result if length is None else result[:length]
+
+
+def _on_processor() -> contextlib.AbstractContextManager:
+    """Beside an accelerator these few numbers stay on the host: there and back they would wait for what it does."""
+    if jax.default_backend() == "cpu":
+        return contextlib.nullcontext()
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # JAX_PLATFORMS names the accelerator alone
+        return contextlib.nullcontext()
 
 
 @functools.cache

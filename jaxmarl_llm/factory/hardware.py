@@ -4,7 +4,7 @@ import math
 
 import jax
 
-from jaxmarl_llm.utils import device_memory, precision
+from jaxmarl_llm.utils import device_memory, host_memory, precision
 
 GIB = 2.0**30
 
@@ -17,6 +17,8 @@ def prepare(config, devices=None) -> None:
     device_memory.take(config.device.memory_fraction)
     platform = devices[0].platform if devices else jax.default_backend()
     precision.use(config.policy.precision, platform)
+    if jax.default_backend() != "cpu":
+        host_memory.give_back()
 
 
 def lines(config) -> list[str]:

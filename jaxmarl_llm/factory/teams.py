@@ -26,7 +26,7 @@ def layout(config, devices=None) -> sharding.Layout:
 
 
 def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
-    """A model of the team by name, NumPy arrays if ``on_host``, in the dtype that it is kept in.
+    """A model of the team by name, on the host or in its files if ``on_host``, in the dtype that it is kept in.
 
     That is ``model_options.dtype``, or the one that it is stored in, but no narrower than the computation: each
     use would widen it again. ValueError, naming the config's field, for a model that cannot be loaded or has no

@@ -70,9 +70,11 @@ def run(
       another rollout.
     """
     items = tuple(scorer.task.items[i] for i in item_ids)
-    state = Episode(items, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+    key_data = np.asarray(jax.random.key_data(key))  # here alone: reading it waits for the device
+    state = Episode(items, np.random.default_rng(key_data))
     journal = journal or Journal(None)
-    journal.begin((_identity(scorer, items, key), tuple(map(int, item_ids)), repr(params), last_greedy))
+    same_key = key_data, str(jax.random.key_impl(key))
+    journal.begin((_identity(scorer, items, same_key), tuple(map(int, item_ids)), repr(params), last_greedy))
     published = [engine.publish(step, *pair) for pair in zip(team.members, trainables, strict=True)]
     level, n_nodes, answered = 0, 0, 0
     while requests := protocol.step(state):
@@ -99,10 +101,9 @@ def run(
     return Forest(items, tuple(state.turns), tuple(state.joints))
 
 
-def _identity(scorer: TaskScorer, items, key: jax.Array) -> tuple:
+def _identity(scorer: TaskScorer, items, key: tuple[np.ndarray, str]) -> tuple:
     """What two equal rollouts have in common: items, random key, and how answers are combined."""
-    key_data = np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key))
-    return tuple(map(item_name, items)), key_data, scorer.agents, scorer.combinations(2 + scorer.extra)
+    return tuple(map(item_name, items)), key, scorer.agents, scorer.combinations(2 + scorer.extra)
 
 
 def _sample(

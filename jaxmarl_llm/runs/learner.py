@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import checkpoint, resume_checks, update
@@ -21,13 +22,19 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
 from jaxmarl_llm.utils.errors import UserError
 
-COPIED_BYTES = 1 << 29  # of states of which a copy is kept on the host during an update
+COPIED_BYTES = 1 << 29  # of states of which a copy is kept during an update
 WITHOUT_REWARD = 3  # iterations: problems to which a reward does not apply may come together by chance
 
 
 def _shapes(states):
     """The states with shapes in place of arrays, on the same devices."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), states)
+
+
+@jax.jit
+def _copies(states):
+    """The states once more, where they are."""
+    return jax.tree.map(jnp.copy, states)
 
 
 class Learner:
@@ -62,7 +69,7 @@ class Learner:
         self.system = systems.build(config, team, self.trainables, demonstrations)
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
         self._changing = False  # whether an iteration has begun to change something
-        # While an update changes the states: these on the host, and their shardings.
+        # While an update changes the states: copies of these, and their shardings.
         self._states_before: tuple[dict, dict] | None = None
 
     @property
@@ -177,12 +184,13 @@ class Learner:
         return self._checkpoints.latest()
 
     def _keep_states(self) -> None:
-        """Copy the states to the host, for `as_before`: an update donates them."""
+        """Copy the states, for `as_before`: an update donates them. On an accelerator, for which nobody then waits."""
         small = sum(x.nbytes for x in jax.tree.leaves(self.states)) <= COPIED_BYTES
         self._states_before = None
         if small and self.system.models is None:
             placed = jax.tree.map(lambda x: x.sharding, self.states)
-            self._states_before = jax.device_get(self.states), placed
+            copied = jax.device_get if jax.default_backend() == "cpu" else _copies
+            self._states_before = copied(self.states), placed
 
     def iteration_done(self) -> None:
         """Everything that an iteration changes is changed and logged."""

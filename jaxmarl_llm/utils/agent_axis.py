@@ -8,9 +8,51 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 
+class Kept(np.ndarray):
+    """An array that nobody else changes: who copies it to be safe from changes gets the array itself."""
+
+    def __deepcopy__(self, memo) -> "Kept":
+        return self
+
+
 def take(tree, n: int):
     """Agent n of a stacked tree: on the host if this process sees it all, else as global arrays."""
     return jax.tree.map(lambda x: np.asarray(x)[n, ...] if x.is_fully_addressable else x[n], tree)
+
+
+def apart(tree, agents: int) -> list:
+    """All agents of a stacked tree, as `take` gives each, from the devices' shards.
+
+    Each number comes to the host once, all of them on their way at the same time, and no array keeps a copy of
+    itself there, as it would if it were read as a whole. The results are `Kept`, which Orbax does not copy again.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    shards = [[s for s in x.addressable_shards if s.replica_id == 0] for x in leaves]
+    for shard in (shard for of_leaf in shards for shard in of_leaf):
+        shard.data.copy_to_host_async()
+    parts = [_parts(x, of_leaf, agents) for x, of_leaf in zip(leaves, shards, strict=True)]
+    return [jax.tree.unflatten(structure, [of_leaf[n] for of_leaf in parts]) for n in range(agents)]
+
+
+def _parts(x: jax.Array, shards: list, agents: int) -> list:
+    """One leaf of every agent."""
+    if not x.is_fully_addressable:
+        return [x[n] for n in range(agents)]
+    if len(shards) == 1:
+        whole = _on_host(shards[0]).view(Kept)
+        return [whole[n, ...] for n in range(agents)]
+    parts = [np.empty(x.shape[1:], x.dtype).view(Kept) for _ in range(agents)]
+    for shard in shards:
+        first, _, _ = shard.index[0].indices(agents)
+        for place, part in enumerate(np.asarray(shard.data)):
+            parts[first + place][shard.index[1:]] = part
+    return parts
+
+
+def _on_host(shard) -> np.ndarray:
+    """The numbers of a shard; of a CPU a copy, as a view of what it computes in would change with it."""
+    held = np.asarray(shard.data)
+    return held.copy() if shard.device.platform == "cpu" else held
 
 
 def along(x_N, leaf):
@@ -47,7 +89,11 @@ def put(stacked, one, n: int):
     compiled once more.
     """
     leaves, tree = jax.tree.flatten(stacked)
-    new = [placed_like(x, y) for x, y in zip(leaves, jax.tree.leaves(one), strict=True)]
+    parts = jax.tree.leaves(one)[::-1]
+    del one  # where the caller does not hold it either, a device has each part only once
+    if len(parts) != len(leaves):
+        raise ValueError(f"{len(parts)} arrays of one agent, and {len(leaves)} of all")
+    new = [placed_like(x, parts.pop()) for x in leaves]
     write = _writer(tuple(x.sharding if x.committed else None for x in leaves))
     return jax.tree.unflatten(tree, write(leaves, new, n))
 

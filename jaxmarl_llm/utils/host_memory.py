@@ -15,6 +15,7 @@ import sys
 from jaxmarl_llm.utils import jax_settings
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
+TRIM_THRESHOLD, MMAP_MAX = 128 * 1024, 65536  # glibc's own settings
 
 
 def keep() -> bool:
@@ -23,7 +24,7 @@ def keep() -> bool:
     Call it before JAX computes anything, since programs are then run by the thread that calls them: glibc
     keeps large pieces for the main thread only. Peak memory grows by fragmentation: where small pieces split
     a large one, another is allocated, in the first runs of a program up to twenty times. Does nothing except
-    on Linux with glibc.
+    on Linux with glibc. Where programs run on an accelerator `give_back` undoes it.
     """
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"):
         return False
@@ -32,20 +33,36 @@ def keep() -> bool:
     return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, -1))
 
 
+def give_back() -> bool:
+    """Undo `keep`, and return what is free to the system; returns whether that is possible here.
+
+    With an accelerator no program's arrays lie on the host: what was freed there, as what models were read into, is
+    not needed again.
+    """
+    if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        return False
+    library = ctypes.CDLL(None)
+    done = library.mallopt(M_MMAP_MAX, MMAP_MAX) and library.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD)
+    library.malloc_trim(0)
+    return bool(done)
+
+
 def make_room_for_programs(most: float = 0.5) -> bool:
     """Drop compiled programs if more than the share ``most`` of the allowed maps is in use; whether it did.
 
     On a CPU, a program that samples takes about 2,000 maps; `vm.max_map_count` allows 65,530 unless somebody
     has raised it. Programs that are needed again are compiled again, to the same program. Does nothing except
-    on Linux.
+    on Linux, and nothing where programs run on an accelerator.
     """
+    import jax  # here: `keep` is called before a command knows whether it needs JAX
+
+    if jax.default_backend() != "cpu":
+        return False
     maps, allowed = pathlib.Path("/proc/self/maps"), pathlib.Path("/proc/sys/vm/max_map_count")
     if not (maps.exists() and allowed.exists()):
         return False
     if maps.read_bytes().count(b"\n") <= most * int(allowed.read_text("utf-8")):
         return False
-    import jax  # here: `keep` is called before a command knows whether it needs JAX
-
     jax.clear_caches()
     gc.collect()  # programs that only each other refer to
     return True

@@ -7,6 +7,7 @@ leading axis and stores kernels as [in, out].
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import families
+from jaxmarl_llm.weights.stored import StoredLeaf
 
 HEAD = "lm_head.weight"
 EMBED = "model.embed_tokens.weight"
@@ -114,16 +116,16 @@ def from_hf_tensors(
     config: PolicyConfig,
     tensors: Mapping[str, np.ndarray],
     dtype=np.float32,
-    put: Callable = lambda array: array,
+    put: Callable[[StoredLeaf], Any] = np.asarray,
     where: str = "the checkpoint",
     at_least=None,
 ) -> dict:
     """Parameter tree ``{"params": ...}`` from Hugging Face tensors.
 
     Args:
-      tensors: name -> array; values are read once, leaf by leaf, so a lazy mapping keeps memory low.
+      tensors: name -> array; values are read leaf by leaf, so a lazy mapping keeps memory low.
       dtype: NumPy or ml_dtypes type of the leaves; None: that of their tensors.
-      put: applied to every finished leaf, e.g. ``jnp.asarray``; the default leaves NumPy arrays.
+      put: what a leaf becomes, e.g. ``lambda leaf: jax.device_put(leaf[()])``; the default reads NumPy arrays.
       where: what error messages call the checkpoint.
       at_least: type that narrower leaves are widened to, see `dtypes.widened`; None: none.
 
@@ -137,22 +139,20 @@ def from_hf_tensors(
     tree: dict = {}
     for leaf in leaves(config):
         kinds = {stored[name] for name in leaf.names(config.n_layers)} if dtype is None else {dtype}
-        array = _gather(leaf, tensors, config.n_layers, functools.reduce(dtypes.widened, kinds))
-        array = array if at_least is None else array.astype(dtypes.widened(array.dtype, at_least), copy=False)
+        held = _stored(leaf, tensors, config.n_layers, functools.reduce(dtypes.widened, kinds))
+        held = held if at_least is None else held.astype(dtypes.widened(held.dtype, at_least))
         node = tree
         for key in leaf.path[:-1]:
             node = node.setdefault(key, {})
-        node[leaf.path[-1]] = put(array)
+        node[leaf.path[-1]] = put(held)
     return {"params": tree}
 
 
-def _gather(leaf: Leaf, tensors, n_layers: int, dtype) -> np.ndarray:
+def _stored(leaf: Leaf, tensors: Mapping[str, np.ndarray], n_layers: int, dtype) -> StoredLeaf:
     shape = leaf.shape[::-1] if leaf.transposed else leaf.shape
-    out = np.empty((n_layers, *shape) if leaf.stacked else (1, *shape), dtype)
-    for i, name in enumerate(leaf.names(n_layers)):
-        tensor = tensors[name]
-        out[i] = (tensor.T if leaf.transposed else tensor).astype(dtype)
-    return out if leaf.stacked else out[0]
+    shape = (n_layers, *shape) if leaf.stacked else shape
+    casts = (np.dtype(dtype),)
+    return StoredLeaf(tensors, leaf.names(n_layers), shape, leaf.stacked, leaf.transposed, casts)
 
 
 def to_hf_tensors(config: PolicyConfig, params: dict) -> dict[str, np.ndarray]:

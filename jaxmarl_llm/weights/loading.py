@@ -18,7 +18,10 @@ from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 
 @struct.dataclass
 class LoadedModel:
-    """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none)."""
+    """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none).
+
+    The parameters are arrays of JAX or, for a caller who places them, NumPy arrays or `stored.StoredLeaf`.
+    """
 
     policy: Policy = struct.field(pytree_node=False)
     params: dict
@@ -42,7 +45,8 @@ def load(
       dtype: type of the parameters; None: as the files hold them (GGUF files are converted to float32).
       compute_dtype: type of activations; None means ``dtype``, or float32 without one.
       remat: as in `Policy`.
-      on_host: leave NumPy arrays, for a caller who places them on a mesh.
+      on_host: leave the leaves in their files (`stored.StoredLeaf`), for a caller who places them on a mesh: each
+        part is read when it is asked for.
       at_least: type that parameters of a narrower one are widened to once they have ``dtype``; None: none.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
@@ -54,7 +58,8 @@ def load(
     tokenizer = tokenizer_lib.load(folder)
     _check_ids(folder, config.vocab_size, tokenizer)
     tensors = tensor_files.open_folder(folder)
-    put = (lambda array: array) if on_host else jnp.asarray
+    # On a CPU not even a copy: nobody else has what was read.
+    put = (lambda leaf: leaf) if on_host else (lambda leaf: jax.device_put(leaf[()]))
     held = None if dtype is None else np.dtype(dtype)
     params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least)
     policy = Policy(config, jnp.dtype(compute_dtype or dtype or jnp.float32), remat)

@@ -16,15 +16,17 @@ _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 # Types whose values are the weights. Others (FP8, packed integers) mean them only with scales of their own.
 _PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 SHARD_BYTES = 4 * 2**30
+HEADER_SIZE = 8  # bytes at a file's beginning that hold the size of its header
 
 
 class FolderTensors(Mapping):
     """Lazy mapping from tensor names to arrays in the files' own types."""
 
     def __init__(self, paths: list[pathlib.Path]):
-        self._files = {}
+        self._files, self._begins = {}, {}
         for path in paths:
             handle = _open(path)
+            self._begins |= _begins(path)
             for name in handle.keys():
                 if name in self._files:
                     raise UserError(f"{path}: tensor {name} is in {self._files[name][0].name} too")
@@ -56,6 +58,21 @@ class FolderTensors(Mapping):
         except (safetensors.SafetensorError, OSError, TypeError) as error:
             raise UserError(f"{path}: tensor {name} cannot be read: {error}") from error
 
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Some rows of a tensor of a plain type.
+
+        They are read and not mapped: pages of a mapped file count as memory of the process once they are read.
+        """
+        path, handle = self._files[name]
+        view = handle.get_slice(name)
+        kind, (_, *of_row) = np.dtype(_PLAIN[view.get_dtype()]), view.get_shape()
+        row = int(np.prod(of_row)) * kind.itemsize
+        try:
+            read = np.fromfile(path, np.uint8, (stop - start) * row, offset=self._begins[name] + start * row)
+            return read.view(kind).reshape(stop - start, *of_row)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path}: tensor {name} cannot be read: {error}") from error
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
 
@@ -71,6 +88,15 @@ def _open(path: pathlib.Path):
     except (safetensors.SafetensorError, OSError) as error:
         files.refuse_pointer(path)
         raise UserError(f"{path} is damaged or truncated: {error}") from error
+
+
+def _begins(path: pathlib.Path) -> dict[str, int]:
+    """Where each tensor's numbers begin in a file, in bytes; `_open` has checked the header that says it."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(HEADER_SIZE), "little")
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    return {name: HEADER_SIZE + size + entry["data_offsets"][0] for name, entry in header.items()}
 
 
 def open_folder(folder: pathlib.Path) -> FolderTensors:

@@ -1,9 +1,11 @@
 """checkpoint.py: what is restored is what was saved, bit for bit, on any mesh, and nothing saved is lost."""
 
 import dataclasses
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from checkpoint_teams import bits, make_team, trained
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
@@ -11,6 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jaxmarl_llm import checkpoint
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import agent_axis
 
 
 @pytest.mark.parametrize("mode, dtype", [("adapters", jnp.float32), ("full", jnp.bfloat16)])
@@ -85,6 +88,56 @@ def test_onto_a_mesh_and_back(tmp_path, abstract):
         back, _ = saver.restore(2, ours, trained(ours, 9))
     assert bits(back) == bits(states)
     assert all(len(x.sharding.device_set) == 1 for x in jax.tree.leaves(back))
+
+
+MESHES = {
+    "agents": ((2, 4), PartitionSpec("agent")), "both": ((2, 4), PartitionSpec("agent", None, "model")),
+    "tensors": ((1, 8), PartitionSpec(None, "model")), "copies": ((2, 4), PartitionSpec()),
+    "agents of several": ((4, 2), PartitionSpec("agent", "model", None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", MESHES)
+def test_every_agent_is_taken_from_the_shards(cut):
+    shape, spec = MESHES[cut]
+    mesh = jax.make_mesh(shape, ("agent", "model"), axis_types=(AxisType.Auto,) * 2)
+    whole = np.arange(8 * 16 * 4, dtype=np.float32).reshape(8, 16, 4)
+    count = np.arange(8, dtype=np.int32)
+    tree = {"w": jax.device_put(whole, NamedSharding(mesh, spec)),
+            "count": jax.device_put(count, NamedSharding(mesh, PartitionSpec(*spec[:1])))}  # fmt: skip
+    parts = agent_axis.apart(tree, 8)
+    for n, part in enumerate(parts):
+        np.testing.assert_array_equal(part["w"], whole[n])
+        assert part["count"] == n and part["count"].shape == () and part["w"].dtype == np.float32
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_the_host_holds_what_is_saved_once(tmp_path, devices):
+    """Of states of which the devices share the arrays, too; counted by the allocations of NumPy."""
+    ours = make_team(mode="full", d_model=64, d_ff=512, n_layers=8)
+    states = trained(ours)
+    if devices > 1:
+        mesh = jax.make_mesh((2, 4), ("agent", "model"), axis_types=(AxisType.Auto,) * 2)
+
+        def place(x):
+            spec = PartitionSpec("agent", *[None] * (x.ndim - 2), "model") if x.ndim > 2 else PartitionSpec()
+            return jax.device_put(x, NamedSharding(mesh, spec))
+
+        states = jax.tree.map(place, states)
+    size = sum(x.nbytes for x in jax.tree.leaves(states))
+    with Checkpointer(tmp_path) as saver:
+        saver.save(1, trained(make_team()), make_team(), {})  # what is allocated once
+        saver.wait()
+        tracemalloc.start()
+        try:
+            saver.save(2, states, ours, {})
+            saver.wait()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        actual, _ = saver.restore(2, ours, trained(ours, 9))
+    assert size > 5e6 and 0.9 * size < peak < 1.3 * size
+    assert bits(actual) == bits(states)
 
 
 @pytest.mark.parametrize("bound", [False, True])

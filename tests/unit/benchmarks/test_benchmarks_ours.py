@@ -24,14 +24,14 @@ def test_an_iteration_draws_all_tokens_and_learns():
     side = ours.Ours(config("adapters"))
     assert [len(prompt) for prompt in side.prompts] == [21, 21]
     assert side.prompts[0] != side.prompts[1]
-    samples = side._sample(4)
+    samples = side.sample(4)
     assert samples.tokens_NRL.shape == (2, 3, 4) and np.all(samples.lengths_NR == 4)
-    before = jax.tree.map(np.asarray, side._state.trainable)
+    before = jax.tree.map(np.asarray, side.state.trainable)
     assert set(side.ask(unit="iteration", new_tokens=4)) == {"generate", "update"}
-    assert int(side._state.step) == 1
+    assert int(side.state.step) == 1
     for n in range(2):
         moved = jax.tree.map(
-            lambda new, old, n=n: np.any(np.asarray(new)[n] != old[n]), side._state.trainable, before
+            lambda new, old, n=n: np.any(np.asarray(new)[n] != old[n]), side.state.trainable, before
         )
         assert any(jax.tree.leaves(moved)), f"agent {n} has not learned"
     assert set(side.ask(unit="gradients", new_tokens=4)) == {"gradients"}

@@ -54,3 +54,34 @@ def test_sizes_up_to_a_power_of_two_share_a_program():
     assert traced == [(16,), (16,), (16,), (32,)]
     credit.on_host(counted, *drawn(10, 3), num_groups=3, length=3)  # 16 rows, 4 groups once more
     assert len(traced) == 4
+
+
+def test_beside_an_accelerator_the_host_computes(monkeypatch):
+    """Another device than the first stands for the host's."""
+    seen, host = [], jax.devices()[5]
+
+    def total(values_R):
+        return values_R.sum()
+
+    real = jax.jit
+
+    def watched(function):
+        program = real(function)
+
+        def run(*inputs):
+            result = program(*inputs)
+            seen.append(result.devices())
+            return result
+
+        return run
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "local_devices", lambda backend: [host] if backend == "cpu" else [])
+    monkeypatch.setattr(jax, "jit", watched)
+    assert float(credit.on_host(total, [1.0, 2.0])) == 3.0 and seen == [{host}]
+
+    def missing(backend):
+        raise RuntimeError("Unknown backend cpu")
+
+    monkeypatch.setattr(jax, "local_devices", missing)
+    assert float(credit.on_host(total, [1.0, 2.5])) == 3.5 and seen[1:] == [{jax.devices()[0]}]

@@ -15,7 +15,7 @@ from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import hardware
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.update import LossConfig, gradient
-from jaxmarl_llm.utils import device_memory, precision
+from jaxmarl_llm.utils import device_memory, host_memory, precision
 
 
 @pytest.fixture
@@ -53,6 +53,16 @@ def test_the_names_of_the_variables_are_those_that_jax_reads():
             patch.setenv(name, "0")
             options = xla_client.generate_pjrt_gpu_plugin_options()
         assert options["preallocate" if "PREALLOCATE" in name else "memory_fraction"] == 0
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu", "tpu"])
+def test_what_is_freed_on_the_host_is_kept_on_processors_only(monkeypatch, own_precision, backend):
+    given = []
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(device_memory, "take", lambda fraction: None)
+    monkeypatch.setattr(host_memory, "give_back", lambda: given.append(backend))
+    hardware.prepare(config())
+    assert given == ([] if backend == "cpu" else [backend])
 
 
 def test_the_first_lines_on_processors(monkeypatch):

@@ -16,7 +16,9 @@ import resource, statistics, sys
 import jax, jax.numpy as jnp
 from jaxmarl_llm.utils import host_memory
 
-if sys.argv[1] == "keep" and not host_memory.keep():
+if sys.argv[1] != "give back" and not host_memory.keep():
+    sys.exit(3)
+if sys.argv[1] == "undo" and not host_memory.give_back():
     sys.exit(3)
 
 @jax.jit
@@ -49,15 +51,16 @@ def pages(what: str) -> int:
 
 @pytest.mark.slow
 def test_a_program_that_runs_again_gets_the_same_pages():
-    asked, kept = pages("give back"), pages("keep")
+    asked, kept, undone = pages("give back"), pages("keep"), pages("undo")
     assert asked > 3072**2 * 4 // 4096  # the array, in pages of 4 KB
     assert kept < asked / 50
+    assert undone > 3072**2 * 4 // 4096  # as if nothing had been set
 
 
 def test_elsewhere_nothing_is_done(monkeypatch):
     monkeypatch.setattr(host_memory.sys, "platform", "darwin")
     monkeypatch.setattr(host_memory.ctypes, "CDLL", lambda name: pytest.fail("was asked for a library"))
-    assert not host_memory.keep()
+    assert not host_memory.keep() and not host_memory.give_back()
 
 
 def test_programs_are_forgotten_where_they_take_many_maps():
@@ -83,3 +86,9 @@ def test_programs_are_forgotten_where_they_take_many_maps():
     np.testing.assert_array_equal(
         np.concatenate([x.ravel() for x in first]), np.concatenate([x.ravel() for x in again])
     )
+
+
+def test_with_an_accelerator_programs_are_not_forgotten(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "clear_caches", lambda: pytest.fail("forgot its programs"))
+    assert not host_memory.make_room_for_programs(0.0)

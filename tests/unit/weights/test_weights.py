@@ -14,6 +14,7 @@ from tiny_models import TINY, VARIANTS, assert_same, random_params, tiny_model
 from jaxmarl_llm import weights
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.weights import hf, model_files, tensor_files
+from jaxmarl_llm.weights.stored import StoredLeaf
 
 IDS = np.random.default_rng(2).integers(0, 97, 40).tolist()
 
@@ -83,11 +84,12 @@ def test_half_precision_files_are_read_exactly(kind, tmp_path):
     assert kept.policy.dtype == jnp.float32 and jax.tree.leaves(kept.params)[0].dtype == kind
 
 
-def test_on_host_leaves_numpy_arrays(tmp_path):
+def test_on_host_leaves_them_in_their_files(tmp_path):
     weights.save(tiny_model(), tmp_path / "m")
     params = weights.load(tmp_path / "m", on_host=True, remat="full")
     assert params.policy.remat == "full"
-    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(params.params))
+    assert all(isinstance(x, StoredLeaf) for x in jax.tree.leaves(params.params))
+    assert_same(jax.tree.map(np.asarray, params.params), tiny_model().params)
 
 
 @pytest.fixture
