@@ -18,6 +18,7 @@ _NAMES = {
     "policy.dtype": "bf16 fp16 torch_dtype compute_dtype mixed_precision",
     "device.memory_fraction": "gpu_memory_utilization vllm_gpu_memory_utilization mem_fraction_static",
     "policy.remat": "gradient_checkpointing enable_gradient_checkpointing activation_checkpointing",
+    "model_options.quantize": "load_in_8bit load_in_4bit quantization quantization_config quantise bnb_4bit_quant_type",
     "model_options.chat": "apply_chat_template use_chat_template",
     "model_options.chat_template": "chat_template_kwargs enable_thinking chat_template_path",
     "team.agents": "num_agents n_agents agent_names",

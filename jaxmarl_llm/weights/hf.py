@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
-from jaxmarl_llm.utils import dtypes
+from jaxmarl_llm.utils import dtypes, quantised
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import families
 
@@ -117,6 +117,7 @@ def from_hf_tensors(
     put: Callable = lambda array: array,
     where: str = "the checkpoint",
     at_least=None,
+    quantise: str = "",
 ) -> dict:
     """Parameter tree ``{"params": ...}`` from Hugging Face tensors.
 
@@ -126,6 +127,7 @@ def from_hf_tensors(
       put: applied to every finished leaf, e.g. ``jnp.asarray``; the default leaves NumPy arrays.
       where: what error messages call the checkpoint.
       at_least: type that narrower leaves are widened to, see `dtypes.widened`; None: none.
+      quantise: one of `quantised.KINDS`: the tree is as `quantised.quantised` makes it; '': it is not.
 
     Raises ValueError as `check` does, and for a tied head whose values differ from the embedding's.
     """
@@ -134,16 +136,21 @@ def from_hf_tensors(
     if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
         raise UserError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
     stored = tensors.dtypes() if hasattr(tensors, "dtypes") else {n: t.dtype for n, t in tensors.items()}
-    tree: dict = {}
+    variables: dict = {"params": {}} | ({quantised.COLLECTION: {}} if quantise else {})
     for leaf in leaves(config):
         kinds = {stored[name] for name in leaf.names(config.n_layers)} if dtype is None else {dtype}
         array = _gather(leaf, tensors, config.n_layers, functools.reduce(dtypes.widened, kinds))
         array = array if at_least is None else array.astype(dtypes.widened(array.dtype, at_least), copy=False)
-        node = tree
+        if quantise and quantised.is_quantised(leaf.path):
+            node = variables[quantised.COLLECTION]
+            made = quantised.quantise_layers(array, quantise)
+            added = {name: put(np.asarray(x)) for name, x in made.items()}
+        else:
+            node, added = variables["params"], {leaf.path[-1]: put(array)}
         for key in leaf.path[:-1]:
             node = node.setdefault(key, {})
-        node[leaf.path[-1]] = put(array)
-    return {"params": tree}
+        node |= added
+    return variables
 
 
 def _gather(leaf: Leaf, tensors, n_layers: int, dtype) -> np.ndarray:

@@ -18,7 +18,10 @@ from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 
 @struct.dataclass
 class LoadedModel:
-    """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none)."""
+    """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none).
+
+    The parameters may be `utils.quantised`.
+    """
 
     policy: Policy = struct.field(pytree_node=False)
     params: dict
@@ -32,6 +35,7 @@ def load(
     remat: str = "dots",
     on_host: bool = False,
     at_least=None,
+    quantise: str = "",
 ) -> LoadedModel:
     """Load a model; nothing is compiled.
 
@@ -44,6 +48,7 @@ def load(
       remat: as in `Policy`.
       on_host: leave NumPy arrays, for a caller who places them on a mesh.
       at_least: type that parameters of a narrower one are widened to once they have ``dtype``; None: none.
+      quantise: how the linear maps of its layers are kept, one of `quantised.KINDS`; '': like the rest.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
     missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding, an
@@ -56,7 +61,7 @@ def load(
     tensors = tensor_files.open_folder(folder)
     put = (lambda array: array) if on_host else jnp.asarray
     held = None if dtype is None else np.dtype(dtype)
-    params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least)
+    params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least, quantise)
     policy = Policy(config, jnp.dtype(compute_dtype or dtype or jnp.float32), remat)
     return LoadedModel(policy, params, tokenizer)
 

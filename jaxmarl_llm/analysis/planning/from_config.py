@@ -112,7 +112,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     loss = dataclasses.replace(loss, sampling=longest)
     samples = config.train.group + config.train.partner_samples
     return Job(
-        stack=on_platform(stack, devices[0].platform),
+        stack=on_platform(stack, devices[0].platform, bool(config.model_options.quantize)),
         rank=c.rank,
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
@@ -127,6 +127,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         critics=_critics(config, agents, stack_layout),
         base_dtype=dtypes.widened(config.model_options.dtype or models.stored_dtype(name), policy.dtype).name,
         param_dtype=config.train.param_dtype,
+        quantise=config.model_options.quantize,
     )
 
 
