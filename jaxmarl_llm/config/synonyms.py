@@ -41,6 +41,7 @@ _NAMES = {
     "sampling.max_new_tokens": "max_completion_length max_response_length response_length max_tokens max_length "
     "generate_max_len max_gen_len max_completion_tokens max_output_tokens max_seq_len max_seq_length",
     "sampling.max_prompt_tokens": "max_prompt_length prompt_max_len prompt_length",
+    "sampling.widths": "prompt_buckets bucket_sizes precompile_token_paddings prompt_widths",
     "sampling.long_prompts": "truncation filter_overlong_prompts truncate_prompt_tokens",
     "sampling.stop": "stop_sequences stop_strings stop_words stop_token_ids",
     "sampling.dtype": "rollout_dtype vllm_dtype inference_dtype",

@@ -152,4 +152,5 @@ def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
     c = config.sampling
     every = [(task, range(len(task.items))) for task in tasks_of_run]
     limits = c.max_prompt_tokens, c.long_prompts
-    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits)
+    later = config.train.turns > 1 or config.train.protocol != "simultaneous"
+    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits, tuple(c.widths), later)

@@ -281,6 +281,11 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"team.agents": ("aux", "train")}, "team.agents=.*: 'train' is what other metrics begin with, choose"),
     ({"sampling.stop": (3,)}, r"sampling.stop=\(3,\): allowed are texts that are not empty"),
     ({"sampling.stop": ("\n", "")}, r"sampling.stop=\('\\n', ''\): allowed are texts that are not empty"),
+    *(({"sampling.widths": widths}, rf"sampling.widths=\(.*\): {message}") for widths, message in (
+        ((512, 256, 1024), "allowed are numbers of tokens, each larger"), ((256, 256, 1024), "allowed are numbers"),
+        ((0, 1024), "allowed are numbers of tokens"), (("256", 1024), "allowed are numbers of tokens"),
+        ((256, 512), "prompts may have sampling.max_prompt_tokens=1024; allowed is a last width of at least that"),
+    )),
     ({"model": ""}, "model='': allowed are bundled names, folders, .gguf files and hub ids"),
     ({"team.models": ("", "x")}, r"team.models=\('', 'x'\): allowed are bundled names"),
     ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
