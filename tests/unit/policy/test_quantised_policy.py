@@ -13,9 +13,11 @@ from tiny_models import VARIANTS, random_params, tiny_tokenizer
 from update_cases import ENDS, PLAIN, PROMPTS, assert_close, sampled
 
 from jaxmarl_llm import sampling, team, update, weights
+from jaxmarl_llm.analysis.doctor import exports
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy
+from jaxmarl_llm.runs import agent_export
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.update import LossConfig
 from jaxmarl_llm.utils import quantised
@@ -194,3 +196,12 @@ def test_a_model_without_files_is_quantised_too():
     config = config_of("game-tiny", model_options__quantize="int8", task__kind="game", sampling__max_prompt_tokens=16)
     assert quantised.kind_of(teams.read_model(config, "game-tiny").params) == "int8"
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(teams.read_model(config, "game-tiny", True).params))
+
+
+@pytest.mark.slow
+def test_the_doctor_writes_what_such_an_agent_computes(folder):
+    (member,) = teams.build_team(config_of(folder[0], model_options__quantize="nf4")).members
+    tokens_L = np.array([5, 11, 11, 3, 42], np.int32)
+    assert exports._narrowest(member, "main") == "float32"
+    result = exports.round_trip(member, member.trainable, "main", tokens_L, agent_export.write)
+    assert result.status == "ok", result
