@@ -60,7 +60,7 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
         raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
     _check_form(agent, meta["agents"][agent], form, base)
     _check_out(out)
-    built = teams.build_team(config)
+    built = teams.build_team(_in_full(config))
     inputs.warn(workdir, lambda: inputs.of_models(config, built))
     team, _ = checkpoint.restore_team(folder, which, built, [agent])
     agent_export.write(team[agent], agent, pathlib.Path(out), form, base)
@@ -68,6 +68,18 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
     text = model_card.card(config.to_dict(), _summary(workdir), meta, agent, form, base)
     files.atomic_write_text(pathlib.Path(out) / "README.md", text)
     return meta["step"]
+
+
+def _in_full(config):
+    """The config with its base as it is stored: adapters are written for that one, and merged with it.
+
+    What is quantised is made anew from it wherever an exported team is played.
+    """
+    if not config.model_options.quantize:
+        return config
+    changed = config.copy_and_resolve_references()
+    changed.model_options.quantize = ""
+    return changed
 
 
 def _check_form(agent: str, saved: dict, form: str, base: str) -> None:
@@ -119,7 +131,7 @@ def export_team(workdir, out, which=BEST, base: str = "") -> int:
     if not any(saved["mode"] in ("adapters", "full") for saved in meta["agents"].values()):
         raise UserError(f"--team: no agent of the run in {workdir} has weights of its own")
     _check_out(out)
-    built = teams.build_team(config)
+    built = teams.build_team(_in_full(config))
     inputs.warn(workdir, lambda: inputs.of_models(config, built))
     team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, built)
 

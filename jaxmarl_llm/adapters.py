@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
+from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
 
 TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -27,7 +28,7 @@ def init(
 
     Args:
       key: random key; agent n uses fold_in(key, n), so a team of three contains the team of two.
-      params: the base's Linen variables ``{"params": ...}``.
+      params: the base's Linen variables ``{"params": ...}``, perhaps `utils.quantised`.
       agents: N.
       rank: width of the bottleneck, >= 1.
       targets: names of the linear maps to adapt, a subset of `TARGETS`.
@@ -46,11 +47,7 @@ def init(
         raise UserError(
             f"adapter targets {sorted(unknown) or targets} are not linear maps of the policy: {TARGETS}"
         )
-    kernels = {
-        path[:-1]: leaf.shape
-        for path, leaf in traverse_util.flatten_dict(params["params"]).items()
-        if path[0] == "layers" and path[-1] == "kernel" and path[-2] in targets
-    }
+    kernels = {path: shape for path, shape in quantised.kernel_shapes(params).items() if path[-1] in targets}
 
     def one_agent(agent_key):
         flat = {}
@@ -71,7 +68,11 @@ def scaled(lora: dict, scale: float) -> dict:
 
 
 def merge(params: dict, lora: dict, scale: float) -> dict:
-    """Base variables with one agent's adapters (no agent axis) added in: W + scale * a b."""
+    """Base variables with one agent's adapters (no agent axis) added in: W + scale * a b.
+
+    Of a quantised base W is what its values stand for.
+    """
+    params = quantised.in_full(params)
     flat = dict(traverse_util.flatten_dict(params["params"]))
     for path, a in traverse_util.flatten_dict(lora).items():
         if path[-1] == "a":

@@ -19,15 +19,16 @@ from jaxmarl_llm.utils.errors import UserError
 
 AXES = ("agent", "data", "model")
 # End of a parameter's path -> the cuts of its last axes: "heads", "kv_heads" and "model" the mesh axis model
-# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. Paths without a rule are not cut.
+# (the first two between heads only), "fsdp" the axis data if `Layout.fsdp`. Paths without a rule are not cut. Values
+# and scales of a quantised kernel have fewer rows than it, and are each cut where they can be.
 RULES = (
     (r"embed/embedding$", ("model", "fsdp")),
     (r"head/kernel$", ("fsdp", "model")),
-    (r"\bq/kernel$", ("fsdp", "heads")),
-    (r"\b(k|v)/kernel$", ("fsdp", "kv_heads")),
-    (r"\b(gate|up)/kernel$", ("fsdp", "model")),
-    (r"\bo/kernel$", ("heads", "fsdp")),
-    (r"\bdown/kernel$", ("model", "fsdp")),
+    (r"\bq/(kernel|values|scales)$", ("fsdp", "heads")),
+    (r"\b(k|v)/(kernel|values|scales)$", ("fsdp", "kv_heads")),
+    (r"\b(gate|up)/(kernel|values|scales)$", ("fsdp", "model")),
+    (r"\bo/(kernel|values|scales)$", ("heads", "fsdp")),
+    (r"\bdown/(kernel|values|scales)$", ("model", "fsdp")),
     (r"\bq/(bias|b)$", ("heads",)),
     (r"\b(k|v)/(bias|b)$", ("kv_heads",)),
     (r"\b(gate|up)/b$", ("model",)),

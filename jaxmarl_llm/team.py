@@ -19,7 +19,7 @@ from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy, Product
 from jaxmarl_llm.policy.fused import choice
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
-from jaxmarl_llm.utils import dtypes
+from jaxmarl_llm.utils import dtypes, quantised
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
 
@@ -85,7 +85,7 @@ class Stack:
         return (base, None) if reference is None else self.bind(base, reference)
 
 
-def on_platform(stack: Stack, platform: str) -> Stack:
+def on_platform(stack: Stack, platform: str, base_quantised: bool = False) -> Stack:
     """The stack as its sampler is to run on a platform (`jax.Device.platform`).
 
     A CPU copies a layer out of stacked arrays at every token. A TPU's compiler reads it in place, and compiles the
@@ -93,10 +93,16 @@ def on_platform(stack: Stack, platform: str) -> Stack:
     faster with kernels the other way round (`policy.dense.Product`), which costs nothing where layers are taken apart
     anyway. There a row less is work less; elsewhere a step takes as long as reading the weights does, and the loops of
     fewer rows would be compiled, and the prompts' keys copied, for nothing.
+
+    Layers of a quantised base stay stacked everywhere: with layers apart XLA has the weights of all of them in full at
+    the same time, while from a stack each is read and dequantised at once.
     """
-    turned = platform == "cpu" and stack.layout.mesh is None  # a mesh cuts kernels as the policy has them
+    apart = platform in ("cpu", "gpu") and not base_quantised
+    turned = (
+        apart and platform == "cpu" and stack.layout.mesh is None
+    )  # a mesh cuts kernels as the policy has them
     product = Product.TURNED if turned else Product.ROWS_FIRST
-    sampler = (stack.sampler or stack.policy).clone(apart=platform in ("cpu", "gpu"), product=product)
+    sampler = (stack.sampler or stack.policy).clone(apart=apart, product=product)
     return dataclasses.replace(stack, sampler=sampler, leaves_rows=platform == "cpu")
 
 
@@ -221,7 +227,8 @@ def build(
       attention: what attends, see `policy.fused.choice.choose`.
 
     Raises:
-      ValueError: for an unknown mode, an empty team, and an unknown model or one without a tokenizer.
+      ValueError: for an unknown mode, an empty team, an unknown model or one without a tokenizer, and a quantised
+        one of which agents are to learn copies.
     """
     if mode not in MODES:
         raise UserError(f"team.mode={mode!r} is not one of {MODES}")
@@ -252,6 +259,11 @@ def build(
             )
             scale = alpha / rank
         elif mode == "full":
+            if kind := quantised.kind_of(base):
+                raise UserError(
+                    f"team.mode='full': model {name!r} is quantised ({kind}), and rounded weights cannot learn; "
+                    "allowed is team.mode='adapters'"
+                )
             trainable = _copies(base, len(agents), stack_layout, param_dtype)
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
@@ -262,7 +274,8 @@ def build(
         policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
         policy, sampler = attending(policy, dtype, attention, device, layout)
         stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
-        stack = on_platform(stack, jax.default_backend())
+        kept = mode == "adapters" and quantised.kind_of(base)
+        stack = on_platform(stack, jax.default_backend(), bool(kept))
         base = base if stack_layout.mesh is None else stack_layout.place(base)
         members.append(Member(stack, base, trainable, model.tokenizer, name))
     return Team(tuple(members))

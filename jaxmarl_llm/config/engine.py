@@ -53,6 +53,11 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append("engine.key_variable: allowed are nothing, or capital letters, digits and _")
     if c.sampling.dtype:
         bad.append(f"sampling.dtype={c.sampling.dtype!r}: {where} draws nothing here, allowed is ''")
+    if c.model_options.quantize:
+        bad.append(
+            f"model_options.quantize={c.model_options.quantize!r}: {where} draws from the servers' weights, which are "
+            "not rounded as ours would be, allowed is ''"
+        )
     return bad + _truncations(config, where)
 
 

@@ -16,6 +16,12 @@ FIELDS = (
            "Dtype of a model's parameters that do not learn, and of those that learn before they are brought to "
            "train.param_dtype; empty: as stored. Narrower ones than policy.dtype are widened to it as they are read.",
            ("", *DTYPES)),
+    choice("model_options.quantize", "",
+           "How the linear maps of a base under adapters are kept, in blocks of 64 with a scale each: int8 takes 8.5 "
+           "bits a weight, nf4 4.5, see docs/precision.md; empty: as model_options.dtype says, like the rest.",
+           ("", "int8", "nf4"),
+           read=Read(lambda c: c.team.mode == "adapters",
+                     "only the frozen base of team.mode='adapters' is quantised")),
     value("model_options.chat", True,
           "Apply the model's chat template; False: the contents of the messages, joined by blank lines without "
           "markup, and the completion directly behind them, see docs/prompts.md."),

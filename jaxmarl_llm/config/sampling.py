@@ -21,6 +21,9 @@ FIELDS = (
     number("sampling.max_prompt_tokens", 1024, "Longest prompt in tokens, chat markup counted.", low=1),
     choice("sampling.long_prompts", "error", "What happens to longer prompts.",
            {"error": "", "truncate": "cut on the left, with a warning"}),
+    value("sampling.widths", (),
+          "The only lengths in tokens that prompts of a training are padded to, such as (256, 512, 1024), ascending, "
+          "the last at least max_prompt_tokens; their programs are compiled ahead. Empty: lengths that prompts need."),
 )  # fmt: skip
 
 
@@ -29,6 +32,23 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     c, bad = config.sampling, []
     if c.temperature == 0:
         bad.append("sampling.temperature=0: training needs samples that differ; allowed: any number above 0")
+    bad += _widths(c)
     if not all(type(text) is str and text for text in c.stop):
         bad.append(f"sampling.stop={tuple(c.stop)!r}: allowed are texts that are not empty")
     return bad
+
+
+def _widths(c: ConfigDict) -> list[str]:
+    """What is wrong with the lengths that prompts are padded to."""
+    widths = tuple(c.widths)
+    whole = all(type(width) is int and width > 0 for width in widths)
+    if not whole or list(widths) != sorted(set(widths)):
+        return [
+            f"sampling.widths={widths!r}: allowed are numbers of tokens, each larger than the one before it"
+        ]
+    if widths and widths[-1] < c.max_prompt_tokens:
+        return [
+            f"sampling.widths={widths!r}: prompts may have sampling.max_prompt_tokens={c.max_prompt_tokens}; allowed "
+            "is a last width of at least that"
+        ]
+    return []

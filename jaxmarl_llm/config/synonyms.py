@@ -18,6 +18,7 @@ _NAMES = {
     "policy.dtype": "bf16 fp16 torch_dtype compute_dtype mixed_precision",
     "device.memory_fraction": "gpu_memory_utilization vllm_gpu_memory_utilization mem_fraction_static",
     "policy.remat": "gradient_checkpointing enable_gradient_checkpointing activation_checkpointing",
+    "model_options.quantize": "load_in_8bit load_in_4bit quantization quantization_config quantise bnb_4bit_quant_type",
     "model_options.chat": "apply_chat_template use_chat_template",
     "model_options.chat_template": "chat_template_kwargs enable_thinking chat_template_path",
     "team.agents": "num_agents n_agents agent_names",
@@ -40,6 +41,7 @@ _NAMES = {
     "sampling.max_new_tokens": "max_completion_length max_response_length response_length max_tokens max_length "
     "generate_max_len max_gen_len max_completion_tokens max_output_tokens max_seq_len max_seq_length",
     "sampling.max_prompt_tokens": "max_prompt_length prompt_max_len prompt_length",
+    "sampling.widths": "prompt_buckets bucket_sizes precompile_token_paddings prompt_widths",
     "sampling.long_prompts": "truncation filter_overlong_prompts truncate_prompt_tokens",
     "sampling.stop": "stop_sequences stop_strings stop_words stop_token_ids",
     "sampling.dtype": "rollout_dtype vllm_dtype inference_dtype",

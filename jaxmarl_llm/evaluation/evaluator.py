@@ -165,6 +165,8 @@ def prompt_sizes(
     batch: int,
     max_prompt_tokens: int,
     long_prompts: str = "error",
+    ladder: tuple[int, ...] = (),
+    later: bool = False,
 ) -> list[Sizes | None]:
     """Sizes that the prompts of some tasks' items are padded to, by member of the team; None of remote ones.
 
@@ -174,6 +176,7 @@ def prompt_sizes(
       tasks: each with indices into its items.
       batch: problems that are answered together, see `padding.plan_sizes`.
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
+      ladder, later: see `padding.plan_sizes`.
     """
     sizes: list[Sizes | None] = []
     pairs = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
@@ -192,7 +195,8 @@ def prompt_sizes(
             else:
                 for agent in agents if len(rows) == len(agents) else ():
                     kept[agent].append(rows[agent])
-        sizes.append(plan_sizes(kept, batch) if kept and all(kept.values()) else None)
+        known = kept and (ladder or all(kept.values()))
+        sizes.append(plan_sizes(kept, batch, ladder, later) if known else None)
     return sizes
 
 

@@ -10,21 +10,23 @@ from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.calls import Server
 from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
+from jaxmarl_llm.rollout.engines.local import LocalEngine
 from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
 FOLDER = "adapters"  # in the run folder, where the config names no other
 
 
 @contextlib.contextmanager
-def opened(config, folder) -> Iterator[Engine]:
-    """The engine of a run in ``folder``, until the block ends.
+def opened(config, folder, ahead: CompiledAhead | None = None) -> Iterator[Engine]:
+    """The engine of a run in ``folder``, until the block ends. ``ahead``: see `LocalEngine`.
 
     UserError naming the server if one does not answer, and for several processes of one run, each of which
     would draw all completions.
     """
     if not engine_config.by_servers(config):
-        yield LOCAL
+        yield LocalEngine(ahead) if ahead else LOCAL
         return
     if distributed.is_distributed():
         raise UserError(

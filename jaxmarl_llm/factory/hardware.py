@@ -28,6 +28,8 @@ def lines(config) -> list[str]:
     number = f"{used} of {len(devices)}" if used < len(devices) else str(len(devices))
     kind, sampling = devices[0].device_kind, config.sampling.dtype or config.policy.dtype
     drawn = "" if sampling == config.policy.dtype else f", of the sampler in {sampling}"
+    kept = config.model_options.quantize
+    drawn += f", the base's linear maps in {kept}" if kept else ""
     shown = [
         f"backend: {platform}, {number} x {kind}",
         f"precision: computation in {config.policy.dtype}{drawn}, products of float32 numbers in "

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
@@ -14,6 +15,7 @@ from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
 from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, training
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -29,20 +31,21 @@ def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
     """A model of the team by name, on the host or in its files if ``on_host``, in the dtype that it is kept in.
 
     That is ``model_options.dtype``, or the one that it is stored in, but no narrower than the computation: each
-    use would widen it again. ValueError, naming the config's field, for a model that cannot be loaded or has no
-    tokenizer.
+    use would widen it again. ``model_options.quantize`` is how its linear maps are kept instead. ValueError, naming
+    the config's field, for a model that cannot be loaded or has no tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, randomness.STREAMS.index("random_model"))
         model = built_models.BUILDERS[name](config, seed, on_host)
         params = weights.in_dtype(model.params, config.model_options.dtype or None, config.policy.dtype)
-        return model.replace(params=params)
+        params = quantised.quantised(params, config.model_options.quantize)
+        return model.replace(params=jax.tree.map(np.asarray, params) if on_host else params)
     dtype, remat = jnp.dtype(config.policy.dtype), config.policy.remat
     field = "team.models" if config.team.models else "model"
     try:
         held = config.model_options.dtype or None
         options = dict(compute_dtype=dtype, remat=remat, on_host=on_host, at_least=dtype)
-        model = weights.load(name, held, **options)
+        model = weights.load(name, held, **options, quantise=config.model_options.quantize)
     except ValueError as error:
         raise UserError(f"{field}: {error}") from error
     if model.tokenizer is None:
@@ -149,4 +152,5 @@ def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
     c = config.sampling
     every = [(task, range(len(task.items))) for task in tasks_of_run]
     limits = c.max_prompt_tokens, c.long_prompts
-    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits)
+    later = config.train.turns > 1 or config.train.protocol != "simultaneous"
+    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits, tuple(c.widths), later)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 
+from jaxmarl_llm.utils import quantised
+
 LINEAR = "linear map"  # what the backward pass does not recompute with ``policy.remat=dots``
 
 
@@ -46,7 +48,8 @@ def aligned(vector, like):
 class Dense(nn.Module):
     """Linear map with an optional low-rank addition: y = x W + b + (x A) B.
 
-    Products are of numbers in ``dtype``; ``out_dtype``, by default the same, is that of their sums.
+    Products are of numbers in ``dtype``; ``out_dtype``, by default the same, is that of their sums. A quantised kernel
+    (`utils.quantised`) is always multiplied as with `Product.ROWS_FIRST`.
     """
 
     features: int

@@ -2,7 +2,7 @@
 
 Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A
 second collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the
-plain model runs.
+plain model runs. Kernels of the layers may be in a third one instead, in 8 or 4 bits (`utils.quantised`).
 """
 
 import functools
@@ -18,11 +18,13 @@ from jaxmarl_llm.policy.cache import Cache, visibility
 from jaxmarl_llm.policy.config import PolicyConfig
 from jaxmarl_llm.policy.dense import LINEAR, Dense, Product, aligned
 from jaxmarl_llm.policy.fused.seen import Kernel, seen
+from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
 
 # What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
 # activations: little work for most of the memory); whole layers.
 REMAT = ("none", "dots", "full")
+COLLECTIONS = ("params", "lora", quantised.COLLECTION)  # of the layers' variables
 _ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approximate=True)}
 
 
@@ -169,7 +171,7 @@ class Policy(nn.Module):
         def fetch(variables):
             return {collection: self.fetch(name, tree) for collection, tree in variables.items()}
 
-        return nn.map_variables(module, ("params", "lora"), fetch)
+        return nn.map_variables(module, COLLECTIONS, fetch)
 
     def _table(self) -> jax.Array:
         table = self.embed.embedding
@@ -193,7 +195,7 @@ class Policy(nn.Module):
             layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
         stack = nn.scan(
             layer,
-            variable_axes={"params": 0, "lora": 0},
+            variable_axes=dict.fromkeys(COLLECTIONS, 0),
             split_rngs={"params": True},
             in_axes=(0, 0, nn.broadcast),
             length=self.config.n_layers,

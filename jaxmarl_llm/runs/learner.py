@@ -20,6 +20,7 @@ from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
+from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
 COPIED_BYTES = 1 << 29  # of states of which a copy is kept during an update
@@ -41,6 +42,7 @@ class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
     with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
     `teams.prompt_sizes`; None: what each batch needs. ``train_step``: in place of `update.train_step`, see `seat`.
+    ``ahead`` compiles the programs of `Sizes.ahead`; None: every program is compiled when it is called.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
@@ -52,7 +54,9 @@ class Learner:
         prompt_sizes=None,
         demonstrations: Sequence[Encoded] = (),
         train_step: Callable | None = None,
+        ahead: CompiledAhead | None = None,
     ):
+        self._ahead = ahead
         self.config, self._team, self._train_step = config, team, train_step
         self._prompt_sizes = prompt_sizes or [None] * len(team.members)
         self._optimizer, self._loss = training.build_optimizer(config), training.loss_config(config)
@@ -121,23 +125,34 @@ class Learner:
             rows, layout = [], member.stack.layout
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):
-                self.states[i], new = train_step(
-                    member.stack,
-                    self._loss,
-                    self._optimizer,
-                    member.base,
-                    self.states[i],
-                    tuple(self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part),
+                packed = tuple(
+                    self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part
+                )
+                fixed = member.stack, self._loss, self._optimizer, member.base, self.states[i]
+                others = dict(
                     more=credit.gradients.get(i),
                     rates=training.rates(self.config, member.stack.agents),
                     reference=member.reference,
                 )
+                self._compile(how["prompt_sizes"], fixed, packed, others)
+                self.states[i], new = train_step(*fixed, packed, **others)
                 new = jax.device_get(new)
                 rows.append(metrics.update_metrics(member.stack.agents, new, self.learners))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return by_agent | metrics.over_minibatches(rows)
             by_agent |= metrics.over_minibatches(rows)
         return by_agent
+
+    def _compile(self, sizes, fixed: tuple, packed: Sequence[packing.Packed], others: dict) -> None:
+        """Compile the update for prompts of all widths, if that is wanted; arguments are those of one width."""
+
+        def of_width(width: int) -> tuple[tuple, dict]:
+            empty = [np.zeros((*batch.prompts_XNDBP.shape[:-1], width), np.int32) for batch in packed]
+            batches = [batch.replace(prompts_XNDBP=x) for batch, x in zip(packed, empty, strict=True)]
+            return (*fixed, tuple(batches)), others
+
+        if self._ahead and sizes:
+            self._ahead(update.train_step, of_width, sizes.ahead)
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Let the system's own models learn, after the agents have; metrics."""

@@ -23,6 +23,23 @@ def _megabytes(tree) -> float:
     return sum(map(held, jax.tree.leaves(tree))) / 1e6
 
 
+def widths(prompt_sizes, team, ahead: bool) -> list[str]:
+    """A line for every stack whose prompts have fixed widths: which, and how many programs these are.
+
+    ``ahead``: whether they are compiled before they are needed.
+    """
+    when = ", compiled together when the first of them is called" if ahead else ""
+    lines = []
+    for sizes, member in zip(prompt_sizes, team.members, strict=True):
+        if sizes and sizes.ladder:
+            number, names = len(sizes.ahead), ", ".join(map(str, sizes.ahead))
+            lines.append(
+                f"prompts of {', '.join(member.stack.agents)}: padded to {names} tokens; {number} + {number} programs "
+                f"of sampler and update for every number of prompts{when}"
+            )
+    return lines
+
+
 def _devices(config) -> list[tuple[str, str]]:
     """How the arrays are cut, as a table row, if they are."""
     sizes = {axis: config.mesh[axis] for axis in ("agent", "data", "model")}

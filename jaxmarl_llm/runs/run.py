@@ -37,7 +37,8 @@ from jaxmarl_llm.runs.services import Services
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.transcripts import TranscriptWriter
-from jaxmarl_llm.utils import console, distributed, formats
+from jaxmarl_llm.utils import compile_times, console, distributed, formats
+from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import NotFiniteError, UserError
 
 
@@ -69,12 +70,15 @@ class Run:
         self.schedule = Schedule(config)
         self.display: console.ProgressDisplay | None = None
         self.completed = 0
+        # Several seeds call programs of their own, which are compiled as they come.
+        several = bool(seat.generate or seat.train_step)
+        self._ahead = CompiledAhead(self._compiling) if config.sampling.widths and not several else None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
         with contextlib.ExitStack() as stack, self.seat.opening():
             self._check_folder(stack)
-            self.engine = stack.enter_context(engines.opened(self.config, self.folder))
+            self.engine = stack.enter_context(engines.opened(self.config, self.folder, self._ahead))
             self._open_tasks(stack)
             self._open_team()
             self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
@@ -124,6 +128,13 @@ class Run:
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
         self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task)
+        for line in plan_table.widths(self.prompt_sizes, self.team, self._ahead is not None):
+            self.tell(line)
+
+    def _compiling(self, programs: int) -> console.ProgressDisplay:
+        """The progress bar of so many programs that are compiled ahead, below that of the training."""
+        options = dict(within=self.display, compiles=compile_times.of_process())
+        return console.ProgressDisplay(programs, label="prompt width", **options)
 
     def _check_inputs(self) -> tuple[dict[str, str], list[str]]:
         """Fingerprints of problems, models and the user's code, and what of the run's is no longer so."""
@@ -138,7 +149,9 @@ class Run:
         combined = config.train.joint_mode, config.train.partner_samples
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         demonstrations = imitation.load(config, self.task, self.team)
-        self.learner = Learner(config, self.team, self.prompt_sizes, demonstrations, self.seat.train_step)
+        self.learner = Learner(
+            config, self.team, self.prompt_sizes, demonstrations, self.seat.train_step, self._ahead
+        )
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start
         self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())

@@ -20,6 +20,7 @@ from jaxmarl_llm.policy.cache import agent_axes
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sharding import Layout
+from jaxmarl_llm.utils import quantised
 
 # Rows of all agents together, up to which a CPU is faster with the weights first (benchmarks/products.py).
 FEW_ROWS = 48
@@ -73,9 +74,11 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
 def _in_dtype(dtype, as_policy: bool, path, x):
     """A parameter in the dtype in which the sampler multiplies with it, before the loop and not at every token.
 
-    ``as_policy``: the sampler computes as the policy does; it then reads norms in float32, too.
+    ``as_policy``: the sampler computes as the policy does; it then reads norms in float32, too. What is quantised stays
+    as it is: it is brought to the dtype inside its product.
     """
-    return x if as_policy and path[-1].key == "scale" else x.astype(dtype)
+    stays = path[0].key == quantised.COLLECTION or as_policy and path[-1].key == "scale"
+    return x if stays else x.astype(dtype)
 
 
 def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):

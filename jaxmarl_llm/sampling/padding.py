@@ -4,7 +4,7 @@ The prompts of an agent start alike (instructions, worked examples). `Shared` ho
 run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
 
 What a batch of prompts shares, and how long the rest is, differ from batch to batch, and every size is a
-compilation of minutes. `Sizes` are chosen once, from all prompts of a run.
+compilation of minutes. `Sizes` are chosen once, from all prompts of a run, or with a ladder from its widths alone.
 """
 
 import dataclasses
@@ -36,29 +36,55 @@ class Sizes:
 
     starts: by agent, the tokens that all its prompts begin with, () for none.
     widths: padded lengths of what follows, ascending, at least one.
+    ladder: ``sampling.widths``, the only lengths that there are, ascending; (): any `bucket`.
+    ahead: the widths whose programs are compiled as soon as one of them is needed; (): each when it is.
     """
 
     starts: Mapping[str, tuple[int, ...]]
     widths: tuple[int, ...]
+    ladder: tuple[int, ...] = ()
+    ahead: tuple[int, ...] = ()
 
     def width(self, longest: int) -> int:
-        """The smallest of the widths that ``longest`` tokens fit into; a `bucket` if there is none."""
-        return next((width for width in self.widths if longest <= width), bucket(longest))
+        """The smallest of the widths that ``longest`` tokens fit into; `unplanned` if there is none."""
+        return next((width for width in self.widths if longest <= width), None) or self.unplanned(longest)
+
+    def unplanned(self, longest: int) -> int:
+        """The width of prompts that were not known when the sizes were chosen.
+
+        UserError if they have more tokens than the last width of the ladder.
+        """
+        if not self.ladder:
+            return bucket(longest)
+        if longest > self.ladder[-1]:
+            raise UserError(
+                f"a prompt has {longest} tokens, and the last of sampling.widths={self.ladder} is {self.ladder[-1]}"
+            )
+        return next(width for width in self.ladder if longest <= width)
 
     def largest(self) -> "Sizes":
-        """The same with one width, which all prompts fit into."""
-        return dataclasses.replace(self, widths=self.widths[-1:])
+        """The same with one width, which all prompts fit into, and which is compiled when it is needed."""
+        return dataclasses.replace(self, widths=self.widths[-1:], ahead=())
 
 
-def plan_sizes(prompts: Mapping[str, Sequence[Sequence[int]]], batch: int) -> Sizes:
+def plan_sizes(
+    prompts: Mapping[str, Sequence[Sequence[int]]],
+    batch: int,
+    ladder: tuple[int, ...] = (),
+    later: bool = False,
+) -> Sizes:
     """Sizes for all prompts of the agents of a stack, read in batches of ``batch`` problems.
 
     One width, that of the longest prompt, or a smaller one beside it where the padding that it saves, in
     batches drawn at random, is worth another compilation (`WORTH`).
 
     Args:
-      prompts: by agent, equally many for each, those of one problem at the same place.
+      prompts: by agent, equally many for each, those of one problem at the same place; there may be none.
+      ladder: widths in place of these, as in `Sizes`.
+      later: whether there will be prompts that are not known yet, for which all of the ladder is compiled ahead.
     """
+    if ladder:
+        return _on_ladder(prompts, ladder, later)
     starts = {
         agent: tuple(agent_prompts[0][: common_start(agent_prompts)])
         for agent, agent_prompts in prompts.items()
@@ -72,6 +98,15 @@ def plan_sizes(prompts: Mapping[str, Sequence[Sequence[int]]], batch: int) -> Si
         if mean <= expected:
             best, expected = (width,), mean
     return Sizes(starts, (*best, largest))
+
+
+def _on_ladder(prompts: Mapping[str, Sequence[Sequence[int]]], ladder: tuple[int, ...], later: bool) -> Sizes:
+    """`plan_sizes` with a ladder: the widths up to that of the longest prompt."""
+    starts = {agent: tuple(own[0][: common_start(own)]) if own else () for agent, own in prompts.items()}
+    longest = max((len(p) - len(starts[agent]) for agent, own in prompts.items() for p in own), default=1)
+    last = Sizes(starts, (), ladder).unplanned(longest)
+    widths = tuple(width for width in ladder if width <= last)
+    return Sizes(starts, widths, ladder, ladder if later else widths)
 
 
 def bucket(length: int) -> int:
@@ -114,8 +149,8 @@ def pad_team(
 
     Args:
       prompts_NB: token lists, equally many for each agent.
-      sizes: the sizes to pad to, if these prompts begin with its starts (those of later turns may not); None:
-        the sizes that these prompts need.
+      sizes: the sizes to pad to, if these prompts begin with its starts (those of later turns may not), or if there
+        is a ladder; None: the sizes that these prompts need.
       agents: names of the N agents, for ``sizes``.
 
     Returns:
@@ -125,10 +160,13 @@ def pad_team(
     starts_N = [common_start(prompts) for prompts in prompts_NB]
     planned_N = [sizes.starts[agent] for agent in agents] if sizes else []
     fixed = bool(planned_N) and all(map(_all_begin, prompts_NB, planned_N))
-    starts_N = [len(start) for start in planned_N] if fixed else starts_N
+    if fixed:
+        starts_N = [len(start) for start in planned_N]
+    elif sizes and sizes.ladder:  # beginnings of many lengths would be as many programs
+        starts_N = [0] * len(prompts_NB)
     rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
     longest = max(len(rest) for rests in rests_NB for rest in rests)
-    width = sizes.width(longest) if fixed else bucket(longest)
+    width = sizes.width(longest) if fixed else sizes.unplanned(longest) if sizes else bucket(longest)
     padded = [pad_prompts(rests, width) for rests in rests_NB]
     tokens_NBP, lengths_NB = (np.stack(arrays) for arrays in zip(*padded, strict=True))
     if not any(starts_N):

@@ -32,7 +32,17 @@ def of_learners(
     for params, agents in sampling.alike(chosen).items():
         batches = collate(forest, advantages_R, stack, params.max_new_tokens, pad_id, prompt_sizes, agents)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
-    return tuple(all_batches)
+    return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
+
+
+def _of_one_width(batches: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Batches with the prompts of all padded to the widest: an update then has a program for each width of the ladder,
+    and not for each combination of those of several turns.
+    """
+    most = max(batch.prompts_NBP.shape[-1] for batch in batches)
+    missing = [most - batch.prompts_NBP.shape[-1] for batch in batches]
+    padded = [np.pad(b.prompts_NBP, ((0, 0), (0, 0), (n, 0))) for b, n in zip(batches, missing, strict=True)]
+    return tuple(b.replace(prompts_NBP=prompts) for b, prompts in zip(batches, padded, strict=True))
 
 
 def collate(

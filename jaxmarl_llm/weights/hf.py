@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.policy import PolicyConfig
-from jaxmarl_llm.utils import dtypes
+from jaxmarl_llm.utils import dtypes, quantised
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import families
 from jaxmarl_llm.weights.stored import StoredLeaf
@@ -119,6 +119,7 @@ def from_hf_tensors(
     put: Callable[[StoredLeaf], Any] = np.asarray,
     where: str = "the checkpoint",
     at_least=None,
+    quantise: str = "",
 ) -> dict:
     """Parameter tree ``{"params": ...}`` from Hugging Face tensors.
 
@@ -128,6 +129,7 @@ def from_hf_tensors(
       put: what a leaf becomes, e.g. ``lambda leaf: jax.device_put(leaf[()])``; the default reads NumPy arrays.
       where: what error messages call the checkpoint.
       at_least: type that narrower leaves are widened to, see `dtypes.widened`; None: none.
+      quantise: one of `quantised.KINDS`: the tree is as `quantised.quantised` makes it; '': it is not.
 
     Raises ValueError as `check` does, and for a tied head whose values differ from the embedding's.
     """
@@ -136,16 +138,24 @@ def from_hf_tensors(
     if config.tie_embeddings and HEAD in shapes and not np.array_equal(tensors[HEAD], tensors[EMBED]):
         raise UserError(f"{where}: tie_word_embeddings is true but {HEAD} differs from {EMBED}")
     stored = tensors.dtypes() if hasattr(tensors, "dtypes") else {n: t.dtype for n, t in tensors.items()}
-    tree: dict = {}
+    variables: dict = {"params": {}} | ({quantised.COLLECTION: {}} if quantise else {})
     for leaf in leaves(config):
         kinds = {stored[name] for name in leaf.names(config.n_layers)} if dtype is None else {dtype}
         held = _stored(leaf, tensors, config.n_layers, functools.reduce(dtypes.widened, kinds))
         held = held if at_least is None else held.astype(dtypes.widened(held.dtype, at_least))
-        node = tree
+        if quantise and quantised.is_quantised(leaf.path):
+            node, layers = (
+                variables[quantised.COLLECTION],
+                (held[(slice(y, y + 1),)][0] for y in range(config.n_layers)),
+            )
+            made = quantised.quantise_layers(layers, quantise)
+            added = {name: put(np.asarray(x)) for name, x in made.items()}
+        else:
+            node, added = variables["params"], {leaf.path[-1]: put(held)}
         for key in leaf.path[:-1]:
             node = node.setdefault(key, {})
-        node[leaf.path[-1]] = put(held)
-    return {"params": tree}
+        node |= added
+    return variables
 
 
 def _stored(leaf: Leaf, tensors: Mapping[str, np.ndarray], n_layers: int, dtype) -> StoredLeaf:

@@ -20,7 +20,8 @@ from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 class LoadedModel:
     """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none).
 
-    The parameters are arrays of JAX or, for a caller who places them, NumPy arrays or `stored.StoredLeaf`.
+    The parameters are arrays of JAX or, for a caller who places them, NumPy arrays or `stored.StoredLeaf`. They may be
+    `utils.quantised`.
     """
 
     policy: Policy = struct.field(pytree_node=False)
@@ -35,6 +36,7 @@ def load(
     remat: str = "dots",
     on_host: bool = False,
     at_least=None,
+    quantise: str = "",
 ) -> LoadedModel:
     """Load a model; nothing is compiled.
 
@@ -48,6 +50,7 @@ def load(
       on_host: leave the leaves in their files (`stored.StoredLeaf`), for a caller who places them on a mesh: each
         part is read when it is asked for.
       at_least: type that parameters of a narrower one are widened to once they have ``dtype``; None: none.
+      quantise: how the linear maps of its layers are kept, one of `quantised.KINDS`; '': like the rest.
 
     Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
     missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding, an
@@ -61,7 +64,7 @@ def load(
     # On a CPU not even a copy: nobody else has what was read.
     put = (lambda leaf: leaf) if on_host else (lambda leaf: jax.device_put(leaf[()]))
     held = None if dtype is None else np.dtype(dtype)
-    params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least)
+    params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least, quantise)
     policy = Policy(config, jnp.dtype(compute_dtype or dtype or jnp.float32), remat)
     return LoadedModel(policy, params, tokenizer)
 

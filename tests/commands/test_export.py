@@ -1,5 +1,6 @@
 """experiments/export.py: what is written computes what the agent computed."""
 
+import dataclasses
 import functools
 import json
 import subprocess
@@ -35,14 +36,14 @@ def logits(policy, scale):
     return jax.jit(run)
 
 
-def make_run(folder, mode, family="qwen2"):
+def make_run(folder, mode, family="qwen2", quantize=""):
     """A run folder with a saved model, a config, step 3 and, with other parameters, a best of step 2."""
     config = VARIANTS[family]
     model = weights.LoadedModel(Policy(config), random_params(config), tiny_tokenizer())
     weights.save(model, folder / "model")
     run_config = base_config()
     run_config.model = str(folder / "model")
-    run_config.team.mode, run_config.team.rank = mode, 4
+    run_config.team.mode, run_config.team.rank, run_config.model_options.quantize = mode, 4, quantize
     run_config.sampling.max_prompt_tokens, run_config.sampling.max_new_tokens = 32, 16
     run = folder / "run"
     run.mkdir()
@@ -124,6 +125,22 @@ def test_gemma_as_a_merged_model_and_as_adapters(tmp_path):
     adapter = peft.load_adapter(tmp_path / "adapter", base.policy.config)
     actual = logits(base.policy, adapter.alpha / adapter.rank)(base.params, adapter.lora)
     np.testing.assert_array_equal(actual, wanted)
+
+
+def test_a_quantised_base_is_exported_as_it_was_stored(tmp_path):
+    run, team, states = make_run(tmp_path, "adapters", quantize="nf4")
+    assert "quantised" in team["main"].base
+    export.export(run, "main", tmp_path / "merged", which=3)
+    actual, _ = reloaded(tmp_path / "merged")
+    base = weights.load(run.parent / "model")
+    own = jax.tree.map(lambda x: x[1], states["latest"][0].trainable)
+    stored = logits(base.policy, team["main"].stack.adapter_scale)(base.params, own)
+    np.testing.assert_allclose(actual, stored, rtol=1e-4, atol=1e-4)
+    assert np.abs(actual - in_memory("adapters", team, states["latest"], "main")).max() > 0.01
+    # What a training merges for itself is what it computes with.
+    learned = dataclasses.replace(team["main"], trainable=states["latest"][0].trainable)
+    merged = logits(base.policy, 1.0)(learned.agent_variables("main"), None)
+    np.testing.assert_allclose(merged, in_memory("adapters", team, states["latest"], "main"), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("wrong, message", [

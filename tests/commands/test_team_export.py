@@ -87,6 +87,16 @@ def test_parameters_come_back_bit_for_bit(tmp_path, mode):
     assert (tmp_path / "team" / "main" / "config.json").exists() == (mode == "full")
 
 
+def test_a_team_over_a_quantised_base_is_played_over_one(tmp_path):
+    run, team, states = make_run(tmp_path, "adapters", quantize="int8")
+    export.export_team(run, tmp_path / "team", 3)
+    config = run_folder.load_run(tmp_path / "team")
+    assert config.model_options.quantize == "int8"
+    read, _ = saved_agents.restore_team(tmp_path / "team", "best", teams.build_team(config))
+    jax.tree.map(np.testing.assert_array_equal, read.members[0].trainable, states["latest"][0].trainable)
+    jax.tree.map(np.testing.assert_array_equal, read.members[0].base, team.members[0].base)
+
+
 def test_some_agents_of_an_exported_team(tmp_path):
     run, team, states = make_run(tmp_path, "adapters")
     export.export_team(run, tmp_path / "team", 3)

@@ -70,6 +70,19 @@ def test_runs_of_before_dtypes_were_fields_go_on_in_float32():
         resume_checks.check_same_run(older | half, now | half)
 
 
+def test_a_run_goes_on_over_the_base_that_it_had():
+    """Runs of before it was a field had none that was quantised."""
+    older = CONFIG | {"model_options": {"date": "2026-03-05"}}
+    now = older | {"model_options": {"date": "2026-03-05", "dtype": "float32", "quantize": ""}}
+    resume_checks.check_same_run(older, now)
+    rounded = older | {"model_options": now["model_options"] | {"quantize": "nf4"}}
+    with pytest.raises(ValueError, match="model_options.quantize: saved '', now 'nf4'$"):
+        resume_checks.check_same_run(older, rounded)
+    with pytest.raises(ValueError, match="model_options.quantize: saved 'nf4', now 'int8'$"):
+        other = rounded["model_options"] | {"quantize": "int8"}
+        resume_checks.check_same_run(rounded, rounded | {"model_options": other})
+
+
 def test_where_prompts_were_cut_the_limit_stays():
     with pytest.raises(ValueError, match="sampling.max_prompt_tokens: saved 768, now 900$"):
         cut = {"sampling__long_prompts": "truncate"}

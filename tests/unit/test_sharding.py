@@ -20,6 +20,7 @@ from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.update import LossConfig, gradient, packing
+from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.weights import LoadedModel, hf
 
 pytestmark = pytest.mark.slow
@@ -50,9 +51,10 @@ def random_params(seed: int = 0) -> dict:
     return hf.from_hf_tensors(POLICY.config, tensors)
 
 
-def build(layout: Layout, mode: str, agents=tiny.AGENTS, **options) -> team.Member:
+def build(layout: Layout, mode: str, agents=tiny.AGENTS, quantise="", **options) -> team.Member:
     """A team of one stack whose agents differ from the base and from each other."""
-    models = {"m": LoadedModel(POLICY, random_params(), tiny.Tokenizer())}
+    params = quantised.quantised(random_params(), quantise)
+    models = {"m": LoadedModel(POLICY, jax.tree.map(np.asarray, params), tiny.Tokenizer())}
     actual = team.build(
         models, dict.fromkeys(agents, "m"), jax.random.key(0), mode=mode, rank=2, layout=layout, **options
     )
@@ -84,9 +86,9 @@ def batch() -> packing.Batch:
 
 
 @functools.cache
-def compiled(layout: Layout, mode: str, agents=tiny.AGENTS, shards: int = 0):
+def compiled(layout: Layout, mode: str, agents=tiny.AGENTS, shards: int = 0, quantise: str = ""):
     """The gradient's program and its inputs; in full mode with a KL term towards the base."""
-    member = build(layout, mode, agents, keep_reference=True)
+    member = build(layout, mode, agents, quantise, keep_reference=True)
     config = LossConfig(PLAIN, clip=0.2, kl_coef=0.1 if mode == "full" else 0.0)
     of_agents = jax.tree.map(lambda x: x[: len(agents)], batch())
     inputs = member.base, member.trainable, config.pack(of_agents, shards or member.stack.layout.shards)
@@ -95,8 +97,8 @@ def compiled(layout: Layout, mode: str, agents=tiny.AGENTS, shards: int = 0):
 
 
 @functools.cache
-def actual(layout: Layout, mode: str, agents=tiny.AGENTS):
-    program, inputs = compiled(layout, mode, agents)
+def actual(layout: Layout, mode: str, agents=tiny.AGENTS, quantise: str = ""):
+    program, inputs = compiled(layout, mode, agents, quantise=quantise)
     return jax.device_get(program(*inputs))
 
 
@@ -155,6 +157,10 @@ def test_without_a_mesh_nothing_happens():
      P("agent", None, "model", None)),
     ("opt_state/1/0/count", (4,), True, P("agent"), P("agent")),
     ("params/embed/embedding", (61, 31), False, P(None, None), P(None, None)),  # nothing divides
+    ("quantised/layers/attn/q/values", (2, 64, 32), False, P(None, "data", "model"), P(None, None, "model")),
+    ("quantised/layers/attn/q/scales", (2, 1, 32), False, P(None, None, "model"), P(None, None, "model")),
+    ("quantised/layers/down/values", (2, 128, 30), False, P(None, "model", "data"), P(None, "model", None)),
+    ("quantised/layers/down/scales", (2, 4, 30), False, P(None, "model", "data"), P(None, "model", None)),
 ])  # fmt: skip
 def test_rules(path, shape, agents, fsdp, plain):
     mesh = jax.sharding.AbstractMesh((2, 2, 4), sharding.AXES)
@@ -211,6 +217,21 @@ def test_placing_never_asks_for_the_whole():
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_adapters_learn_alike_on_every_mesh(shape):
     assert_close(actual(layout_of(shape), "adapters"), actual(ONE_DEVICE, "adapters"))
+
+
+@pytest.mark.parametrize("shape, fsdp", [((2, 2, 2), True), ((1, 2, 4), False)], ids=str)
+@pytest.mark.parametrize("kind", quantised.KINDS)
+def test_a_quantised_base_is_cut_like_its_kernels(kind, shape, fsdp):
+    """Scales lie with their weights where both can be cut; where they cannot, the result is the same."""
+    layout = layout_of(shape, fsdp=fsdp)
+    member = build(layout, "adapters", quantise=kind)
+    parts = member.base[quantised.COLLECTION]["layers"]
+    for held in (parts["gate"], parts["attn"]["q"]):
+        assert held["values"].sharding.spec == P(None, "data" if fsdp else None, "model")
+        assert held["scales"].sharding.spec[-1] == "model"  # of their one row for 32 inputs no part can be had
+    plain = actual(ONE_DEVICE, "adapters", quantise=kind)
+    assert_close(actual(layout, "adapters", quantise=kind), plain)
+    assert abs(plain[0]["layers"]["up"]["b"] - actual(ONE_DEVICE, "adapters")[0]["layers"]["up"]["b"]).max() > 1e-4
 
 
 @pytest.mark.parametrize("shape", FULL_SHAPES, ids=str)

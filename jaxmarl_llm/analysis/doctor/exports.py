@@ -15,6 +15,7 @@ from jaxmarl_llm import adapters, weights
 from jaxmarl_llm.analysis.doctor.choices import unmerged_variables
 from jaxmarl_llm.analysis.doctor.result import check
 from jaxmarl_llm.team import Member
+from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.weights import peft
 
 NOISE = 0.02  # added to the trained parameters, so that a lost adapter is detected
@@ -95,11 +96,14 @@ def _logits(policy, variables, tokens_L: np.ndarray) -> np.ndarray:
 
 def _narrowest(member: Member, agent: str) -> str:
     """The dtype with the fewest digits that the agent's weights are kept, and written, in."""
-    variables = unmerged_variables(member, member.trainable, agent)
-    return max({x.dtype.name for x in jax.tree.leaves(variables)}, key=list(TOLERANCES).index)
+    return max({x.dtype.name for x in jax.tree.leaves(_in_full(member, agent))}, key=list(TOLERANCES).index)
 
 
 def _size(member: Member, agent: str) -> int:
     """Bytes of the merged model."""
-    variables = unmerged_variables(member, member.trainable, agent)
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(variables))
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(_in_full(member, agent)))
+
+
+def _in_full(member: Member, agent: str) -> dict:
+    """Shapes of an agent's variables, those of a quantised base as they are merged."""
+    return jax.eval_shape(quantised.in_full, unmerged_variables(member, member.trainable, agent))

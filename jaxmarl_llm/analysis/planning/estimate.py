@@ -84,7 +84,7 @@ class _Share:
     weights: float
     gathered: float
     itemsize: int
-    kept: int
+    kept: float
     model: int
     inner: float
 
@@ -109,7 +109,7 @@ def _share(job: Job, agents: int, policy: Policy) -> _Share:
         weights=weights,
         gathered=weights * (cuts.rows - 1) / cuts.rows if fsdp else 0.0,
         itemsize=jnp.dtype(policy.dtype).itemsize,
-        kept=jnp.dtype(job.param_dtype if m.mode == "full" else job.base_dtype).itemsize,
+        kept=jobs.bytes_of_weight(job),
         model=cuts.model,
         inner=job.config.n_layers * job.config.d_model,
     )

@@ -16,7 +16,7 @@ from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import mesh_checks, systems, training
 from jaxmarl_llm.policy import Policy
-from jaxmarl_llm.sampling.padding import bucket, padded_size
+from jaxmarl_llm.sampling.padding import Sizes, bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
 from jaxmarl_llm.team import Stack, attending, on_platform
 from jaxmarl_llm.utils import dtypes
@@ -112,11 +112,11 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     loss = dataclasses.replace(loss, sampling=longest)
     samples = config.train.group + config.train.partner_samples
     return Job(
-        stack=on_platform(stack, devices[0].platform),
+        stack=on_platform(stack, devices[0].platform, bool(config.model_options.quantize)),
         rank=c.rank,
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
-        width=bucket(config.sampling.max_prompt_tokens),
+        width=Sizes({}, (), tuple(config.sampling.widths)).unplanned(config.sampling.max_prompt_tokens),
         calls=_calls(config, agents, workload.nodes(config), samples),
         eval_calls=(),
         batches=_batches(config, agents),
@@ -127,6 +127,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         critics=_critics(config, agents, stack_layout),
         base_dtype=dtypes.widened(config.model_options.dtype or models.stored_dtype(name), policy.dtype).name,
         param_dtype=config.train.param_dtype,
+        quantise=config.model_options.quantize,
     )
 
 

@@ -15,6 +15,7 @@ from jaxmarl_llm.sharding import cuts
 from jaxmarl_llm.systems.critics import ValueLoss
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
+from jaxmarl_llm.utils import quantised
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Job:
       devices: those of the mesh; the first holds everything where the layout has none.
       critics: None for a team that learns without critics.
       base_dtype, param_dtype: that frozen parameters and those that learn are kept in.
+      quantise: how the linear maps of the base are kept instead, see `utils.quantised`; '': they are not.
     """
 
     stack: Stack
@@ -80,6 +82,7 @@ class Job:
     critics: Critics | None = None
     base_dtype: str = "float32"
     param_dtype: str = "float32"
+    quantise: str = ""
 
     @property
     def config(self) -> PolicyConfig:
@@ -95,6 +98,8 @@ def parameters(job: Job) -> tuple[Any, Any]:
     """Base and trained parameters, as `jax.ShapeDtypeStruct` with shardings; None where there are none."""
     stack, agents = job.stack, len(job.stack.agents)
     base = in_dtype(_base(stack.policy.clone(fetch=None)), job.base_dtype)
+    if job.quantise:
+        base = jax.eval_shape(functools.partial(quantised.quantised, kind=job.quantise), base)
     if stack.mode == "frozen":
         return with_shardings(job, base, False), None
     if stack.mode == "adapters":
@@ -141,6 +146,15 @@ def update_arguments(job: Job) -> tuple:
     packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
     critics_part = state.trainable if job.critics and job.critics.shared else None
     return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
+
+
+def bytes_of_weight(job: Job) -> float:
+    """Bytes that a weight of the model takes as it is kept, on average with its part of a scale."""
+    if job.stack.mode == "full":
+        return jnp.dtype(job.param_dtype).itemsize
+    base, _ = parameters(job)
+    weights = sum(x.size for x in jax.tree.leaves(_base(job.stack.policy.clone(fetch=None))))
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(base)) / weights
 
 
 def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:

@@ -11,10 +11,17 @@ from jaxmarl_llm.rollout.engines.types import Drawn, Published
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
 from jaxmarl_llm.team import Member
+from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 
 
 class LocalEngine:
-    """The `Engine` that calls `sampling.generate`, one program for all agents; it waits for the device once."""
+    """The `Engine` that calls `sampling.generate`, one program for all agents; it waits for the device once.
+
+    ``ahead`` compiles the programs of `Sizes.ahead`; None: every program is compiled when it is called.
+    """
+
+    def __init__(self, ahead: CompiledAhead | None = None):
+        self._ahead = ahead
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
         """The parameters themselves: there is nothing to send."""
@@ -43,6 +50,13 @@ class LocalEngine:
         inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
         greedy_NB = _greedy([greedy[agent] for agent in agents], size)
         options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
+
+        def of_width(width: int) -> tuple[tuple, dict]:
+            empty_NBP = np.zeros((len(agents), size, width), np.int32)
+            return (stack, member.base, trainable, empty_NBP, lengths_NB, key), options
+
+        if self._ahead and prompt_sizes:
+            self._ahead(sampling.generate, of_width, prompt_sizes.ahead)
         drawn = jax.device_get((member.generate or sampling.generate)(*inputs, **options))
         return Drawn(drawn, ("",) * len(agents))
 

@@ -232,6 +232,23 @@ def test_the_base_of_a_plan_is_as_stored_and_no_narrower_than_the_computation(tm
     assert models.stored_dtype("Qwen/Qwen3-0.6B") == "bfloat16"
 
 
+@pytest.mark.parametrize("kind, bits", [("int8", 8.5), ("nf4", 4.5)])
+def test_a_quantised_base_is_counted_by_its_bits(kind, bits):
+    config = coding.get_config("he_1turn")
+    name = "Qwen/Qwen2.5-Coder-3B"
+    fields = {"model": name, "team.mode": "adapters", "policy.dtype": "bfloat16"}
+    config.update_from_flattened_dict(fields | {"model_options.quantize": kind})
+    (actual,) = from_config.jobs(config, jax.devices()[:1])
+    base = job.bytes_per_device(job.parameters(actual)[0])
+    counted = work.Model(actual.config)
+    rest = 2 * (counted.parameters - counted.linear)  # embedding, in bfloat16; norms and biases are little
+    assert base == pytest.approx(bits / 8 * counted.linear + rest, rel=1e-3)
+    config.model_options.quantize = ""
+    (plain,) = from_config.jobs(config, jax.devices()[:1])
+    assert job.bytes_of_weight(plain) == 2 and job.bytes_of_weight(actual) < 2 * bits / 12
+    jax.tree.map(lambda x, y: None, job.parameters(actual)[1], job.parameters(plain)[1])  # the same adapters
+
+
 def test_evaluations_shrink_with_the_memory_and_not_below_the_training():
     config = coding.get_config("he_1turn")
     config.update_from_flattened_dict({"model": "Qwen/Qwen2.5-Coder-3B", "policy.dtype": "bfloat16"})

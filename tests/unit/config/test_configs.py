@@ -281,6 +281,11 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"team.agents": ("aux", "train")}, "team.agents=.*: 'train' is what other metrics begin with, choose"),
     ({"sampling.stop": (3,)}, r"sampling.stop=\(3,\): allowed are texts that are not empty"),
     ({"sampling.stop": ("\n", "")}, r"sampling.stop=\('\\n', ''\): allowed are texts that are not empty"),
+    *(({"sampling.widths": widths}, rf"sampling.widths=\(.*\): {message}") for widths, message in (
+        ((512, 256, 1024), "allowed are numbers of tokens, each larger"), ((256, 256, 1024), "allowed are numbers"),
+        ((0, 1024), "allowed are numbers of tokens"), (("256", 1024), "allowed are numbers of tokens"),
+        ((256, 512), "prompts may have sampling.max_prompt_tokens=1024; allowed is a last width of at least that"),
+    )),
     ({"model": ""}, "model='': allowed are bundled names, folders, .gguf files and hub ids"),
     ({"team.models": ("", "x")}, r"team.models=\('', 'x'\): allowed are bundled names"),
     ({"team.targets": ()}, r"team.targets=\(\): allowed are one or more of q, k, v, o, gate, up, down"),
@@ -367,6 +372,8 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     (SERVED | {"team.models": ("x", "y")}, r"team.models=\('x', 'y'\): .* servers of one model, allowed is one"),
     (SERVED | {"mesh.data": 2}, r"mesh=\(1, 2, 1\): engine.kind='completions' goes with one device here"),
     (SERVED | {"sampling.dtype": "float32"}, "sampling.dtype='float32': engine.kind='completions' draws nothing"),
+    (SERVED | {"model_options.quantize": "nf4"},
+     "model_options.quantize='nf4': engine.kind='completions' draws from the servers' weights, .* allowed is ''"),
     (SERVED | {"sampling.top_k": 5, "sampling.top_p": 0.9},
      "sampling.top_k=5, sampling.top_p=0.9: engine.kind='completions' allows one of top_k, top_p and min_p"),
     (SERVED | {"engine.key_variable": "sk-test-Zq81"}, "engine.key_variable: allowed are nothing, or [^Z]*$"),
@@ -437,6 +444,7 @@ UNREAD = {
     "train.ratio_level": ("sequence", {"train.clip": 0.2}),
     "team.targets": (("q", "v"), {"team.mode": "adapters"}),
     "model_options.date": ("2026-11-26", {"model_options.chat": True}),
+    "model_options.quantize": ("nf4", {"team.mode": "adapters"}),
     "train.reduce": ("sum", {"train.joint_mode": "cross"}),
     "train.hand_on": ("best", {"train.turns": 2}),
     "train.discount": (0.5, {"train.turns": 2}),
@@ -499,6 +507,7 @@ def test_what_nothing_reads_is_refused(path):
     config = changed(path, value)
     unlike = {
         "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
+        "model_options.quantize": {"team.mode": "full"},
     }  # fmt: skip
     config.update_from_flattened_dict(unlike.get(path, {}))
     if path.startswith(READ_BY_CODING):

@@ -77,6 +77,9 @@ def test_the_first_lines_on_processors(monkeypatch):
         f"backend: cpu, {len(jax.devices())} x cpu",
         "precision: computation in bfloat16, of the sampler in float32, products of float32 numbers in float32",
     ]
+    assert hardware.lines(config(model_options__quantize="nf4"))[1] == (
+        "precision: computation in float32, the base's linear maps in nf4, products of float32 numbers in float32"
+    )
 
 
 @pytest.mark.parametrize("setting, platform, words", [
