@@ -18,14 +18,16 @@ Answer = Fraction | str | None
 _LONGEST = 60  # characters of a number; Python refuses to read a few thousand digits
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
-_FRAC = re.compile(r"\\[dt]?frac\s*\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}")
+_FRAC = re.compile(r"\\[dt]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])\s*([0-9])(?![0-9]))")
+_WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
 # A sign counts where nothing stands before it that it could be subtracted from.
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.)])[-\u2212+]\$?)?(?<![\w.])"
     r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
 )
-_AROUND = " \t\r\n.,;:!?\"'`*_$()[]{}"
+_MARKS = " \t\r\n.,;:!?\"'`*_$"
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
@@ -52,12 +54,12 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
 
 def is_number(text: str) -> bool:
     """Whether a text is a number and nothing else, up to space, dollar and percent signs."""
-    return _NUMBER.fullmatch(_FRAC.sub(r"\1/\2", text.strip(" $%"))) is not None
+    return _NUMBER.fullmatch(_FRAC.sub(_over, text.replace("\\%", "").strip(" $%"))) is not None
 
 
 def _number(piece: str, first: bool) -> Fraction | None:
     """The last number of a piece, or its first one."""
-    matches = list(_NUMBER.finditer(_FRAC.sub(r"\1/\2", piece)))
+    matches = list(_NUMBER.finditer(_FRAC.sub(_over, piece)))
     if not matches:
         return None
     sign, number, below = matches[0 if first else -1].group("sign", "number", "below")
@@ -73,8 +75,8 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     A letter alone must be a capital one, as "a" is a word.
     """
     by_name = {option.casefold(): option for option in options}
-    if piece.strip(_AROUND).casefold() in by_name:
-        return by_name[piece.strip(_AROUND).casefold()]
+    if (whole := _bare(piece).casefold()) in by_name:
+        return by_name[whole]
     names = "|".join(re.escape(option) for option in sorted(options, key=len, reverse=True))
     inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
     flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
@@ -88,6 +90,20 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
 
 def _text(piece: str, first: bool) -> str | None:
     """The last line that is not blank, in lower case, with its spaces squeezed and no marks around it."""
-    lines = [line.strip(_AROUND) for line in piece.splitlines()]
+    lines = [_bare(_WORDS.sub(r"\1", line)) for line in piece.splitlines()]
     kept = [" ".join(line.lower().split()) for line in lines if line]
     return kept[-1] if kept else None
+
+
+def _bare(text: str) -> str:
+    """A text without marks around it, and without brackets if one pair holds all of it."""
+    text = text.strip(_MARKS)
+    inner = text[1:-1]
+    enclosed = len(text) > 1 and _BRACKETS.get(text[0]) == text[-1] and not re.search(r"[()\[\]{}<>]", inner)
+    return inner.strip(_MARKS) if enclosed and inner.strip(_MARKS) else text
+
+
+def _over(match: re.Match) -> str:
+    """A LaTeX fraction as a/b."""
+    above, below, digit, last = match.groups()
+    return f"{above or digit}/{below or last}"

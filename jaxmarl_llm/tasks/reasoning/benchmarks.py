@@ -1,7 +1,8 @@
 """Public questions out of an installed package (`tasks.installed_data`): GSM8K, MATH, BBH, ARC, MMLU-Redux.
 
 The package has final answers only, no solutions. Its test rows are the test; every eighth of the others is for
-validation, the rest for training.
+validation, the rest for training. Rows without an answer are left out, and so are questions of training and validation
+that are asked again in the test, or in validation: MMLU-Redux and BBH have a few.
 """
 
 from __future__ import annotations
@@ -28,20 +29,30 @@ def load(name: str, split: str = "all") -> list[ReasoningItem]:
     needed = {"question", "choices", "answer"} if by_choices else {"input", "output"}
     make = _of_choices if by_choices else _of_output
     rows = installed_data.rows(name, needed)
-    items = [make(f"{name}/{number}", own_split, row) for number, (own_split, row) in enumerate(rows)]
+    answered = [
+        (n, own, row) for n, (own, row) in enumerate(rows) if row.get("output", row.get("answer")) is not None
+    ]
+    items = _once([make(f"{name}/{number}", own_split, row) for number, own_split, row in answered])
     return [item for item in items if split in ("all", item.split)]
 
 
+def _once(items: list[ReasoningItem]) -> list[ReasoningItem]:
+    """The items, in order, without those whose question is in another split too: the test keeps it, else validation."""
+    place: dict[str, str] = {}
+    for split in ("test", "validation", "train"):
+        for item in items:
+            if item.split == split:
+                place.setdefault(" ".join(item.question.lower().split()), split)
+    return [item for item in items if place[" ".join(item.question.lower().split())] == item.split]
+
+
 def _of_choices(task_id: str, split: str, row: dict) -> ReasoningItem:
-    """A question with choices, of which one is right."""
-    choices, answer = _texts(row["choices"]), row["answer"]
+    """A question with choices, {name: text}, of which one is right; names that are digits become letters."""
+    names, texts = zip(*row["choices"].items(), strict=True)
+    options = letters(len(names))
+    question, answer = str(row["question"]).strip(), options[names.index(row["answer"])]
     return ReasoningItem(
-        task_id,
-        with_choices(str(row["question"]).strip(), choices),
-        str(answer),
-        "choice",
-        options=letters(len(choices)),
-        split=split,
+        task_id, with_choices(question, texts), answer, "choice", options=options, split=split
     )
 
 
@@ -53,7 +64,3 @@ def _of_output(task_id: str, split: str, row: dict) -> ReasoningItem:
         return ReasoningItem(task_id, question, letter.group(1), "choice", options=listed, split=split)
     kind = "number" if answers.is_number(answer) else "text"
     return ReasoningItem(task_id, question, answer, kind, split=split)
-
-
-def _texts(choices) -> list[str]:
-    return [str(text) for text in (choices.values() if isinstance(choices, dict) else choices)]

@@ -5,8 +5,8 @@ times, whatever it does. If an agent gives the word that it has read, the other 
 turn; so who is paid for its own answers alone has no reason to help, and who is paid for what it leads to has.
 
 ``trust``: three agents answer, a fourth one reads their answers and gives its own. A question is of one of three
-kinds, and of each kind another agent is right, while the other two agree on a wrong word. So a majority is
-always wrong, any one agent is right in one of three kinds, and who has learned whom to trust is right always.
+kinds, and of each kind another agent is right, while the other two agree on a wrong word. So their majority
+is always wrong, any one agent is right in one of three kinds, and who has learned whom to trust is right always.
 The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
 with another agent right than the kind says, where having learned whom to trust is of no use.
 """

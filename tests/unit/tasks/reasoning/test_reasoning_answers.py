@@ -17,6 +17,7 @@ from jaxmarl_llm.tasks.reasoning.answers import NONE, read
     ("5%", 5), ("3/4", Fraction(3, 4)), ("-3/4", Fraction(-3, 4)), ("0.75", Fraction(3, 4)), (".5", Fraction(1, 2)),
     ("3.", 3), ("3.0", 3), ("007", 7), (r"\frac{1}{2}", Fraction(1, 2)),
     (r"$\dfrac{-3}{4}$", Fraction(-3, 4)), (r"-\tfrac{3}{4}", Fraction(-3, 4)), ("1,23", 23),
+    (r"\frac45", Fraction(4, 5)),
     ("1 / 2", Fraction(1, 2)), ("Step 1: 2. Step 2: 30", 30), ("x2 and y3", None), ("none", None), ("", None),
     ("1/0", None), ("9" * 5000, None), ("1/" + "9" * 5000, None), ("\u0663", None),
     ("3/4/5", 5), ("It is 3/4.", Fraction(3, 4)),
@@ -51,7 +52,8 @@ def test_choices_of_words(text, word):
 @pytest.mark.parametrize("text, wanted", [
     ("True", "true"), ("It is so.\n\n Yes! ", "yes"), ("The answer is: False.", "false"), ("a  B", "a b"),
     (" \n.", None),
-    (r"so \boxed{x+1}", "x+1"), ("apple banana", "apple banana"), ("", None),
+    (r"so \boxed{x+1}", "x+1"), ("The answer is ) ].", ") ]"), (") >", ") >"), ("(yes)", "yes"), (r"\text{(C)}", "c"),
+    ("()", "()"), ("[a] (b)", "[a] (b)"), ("apple banana", "apple banana"), ("", None),
 ])  # fmt: skip
 def test_short_texts(text, wanted):
     assert read(text, "text") == wanted

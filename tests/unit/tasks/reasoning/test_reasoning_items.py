@@ -150,7 +150,9 @@ def package(tmp_path, monkeypatch):
         "arc_challenge": [choices], "mmlu_redux": [choices],
     }  # fmt: skip
     for name, rows in outputs.items():
-        (folder / "data" / f"{name}.json").write_text(json.dumps({"dev": rows * 8, "test": rows}))
+        asked = "question" if "question" in rows[0] else "input"
+        other = [row | {asked: f"{k}. {row[asked]}"} for k in range(8) for row in rows]
+        (folder / "data" / f"{name}.json").write_text(json.dumps({"dev": other, "test": rows}))
     monkeypatch.syspath_prepend(tmp_path)
     return folder
 
@@ -166,6 +168,21 @@ def test_public_questions(name, kinds, wrong, package):
     assert not any(item.right(item.read(wrong), 0) for item in items)
     count = len(kinds)
     assert [len(load_items(f"modelco:{name}", split)) for split in SPLITS] == [7 * count, count, count]
+
+
+def test_public_questions_are_asked_once_and_have_an_answer(package):
+    rows = [{"input": f"How many {k}?", "output": k} for k in range(16)]
+    repeated = [{"input": "how  many 3?", "output": 3}, {"input": "How many 0?", "output": 0}]
+    repeated.append({"input": "?", "output": None})
+    (package / "data" / "gsm8k.json").write_text(json.dumps({"dev": rows + rows[3:4], "test": repeated}))
+    by_split = {split: [item.answer for item in load_items("modelco:gsm8k", split)] for split in SPLITS}
+    assert by_split == {
+        "train": [str(k) for k in range(16) if k not in (0, 3, 11)], "validation": ["11"], "test": ["3", "0"],
+    }  # fmt: skip
+    digits = {"question": "Which?", "choices": {"1": "this", "2": "that"}, "answer": "2"}
+    (package / "data" / "arc_challenge.json").write_text(json.dumps({"dev": [digits], "test": [digits]}))
+    (item,) = load_items("modelco:arc_challenge")
+    assert (item.answer, item.question, item.split) == ("B", "Which?\n(A) this\n(B) that", "test")
 
 
 def test_a_package_that_is_not_installed(monkeypatch):
