@@ -172,6 +172,7 @@ LESSONL = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
 SERVED = {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",), "train.importance_cap": 2.0}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
+MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 # What makes a choice one that is read.
 READ_WITH = {
@@ -184,6 +185,7 @@ READ_WITH = {
     "task.total": {"task.kind": "reasoning"}, "eval.vote": {"task.kind": "reasoning"},
     "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
     "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
+    "maporl.horizon": MAPORL, "maporl.share": MAPORL,
     "preference.selection": {"train.system": "madpo_iter"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
@@ -216,6 +218,8 @@ def test_choices(path):
             config.expert.model = "m"
         if value == "completions":
             config.update_from_flattened_dict(SERVED)
+        if value == "maporl":
+            config.train.turns, config.train.later_samples = 2, 1
         if value == "played":
             config.task.kind = "game"
         if path == "eval.vote":
@@ -466,6 +470,8 @@ UNREAD = {
     "engine.key_variable": ("ENGINE_KEY", SERVED),
     "train.turn_loss": ("mean", {"train.turns": 2}),
     "train.later_samples": (1, {"train.turns": 2}),
+    "maporl.horizon": ("last", MAPORL),
+    "maporl.share": ("individual", MAPORL),
     "task.total": ("last", {"task.kind": "reasoning"}),
     "task.shown_score": ("my.verifier", SCORED),
     "eval.vote": ("last", {"task.kind": "reasoning"}),
