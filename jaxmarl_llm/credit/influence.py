@@ -9,7 +9,7 @@ Bonuses are for changes of an answer between right and wrong (a score of a half 
 the turn before, and the others' in the turn after. Each is positive where an answer becomes right, and negative
 where one becomes wrong. (The released code has the signs of the others' changes the other way round.)
 
-Suffixes: B any leading axes, T turns, N agents. Linear in the scores, and nothing is stopped.
+Suffixes: B any leading axes, T turns, N agents.
 """
 
 import jax
@@ -25,7 +25,9 @@ SHARES = ("all", "individual")
 def influence_returns(
     scores_BTN, *, discount: float = 0.3, horizon: str = "discounted", share: str = "all"
 ) -> jax.Array:
-    """Return of every answer of conversations of T turns, from the scores of all answers.
+    """Return of every answer of conversations of T turns, from the scores of all answers (MAPoRL, arXiv 2502.18439).
+
+    The module has the equation. Linear in the scores, and nothing is stopped: gradients reach all of them.
 
     >>> influence_returns([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])[:, 0].round(4).tolist()  # (.15 + .09) / 1.39
     [0.17270000278949738, 1.0, 1.0]
@@ -70,7 +72,9 @@ def transition_bonuses(
     persuade: float = 0.0,
     provoke: float = 0.0,
 ) -> jax.Array:
-    """What is added to the return of every answer for changes between right and wrong.
+    """What is added to the return of every answer for changes between right and wrong (MAPoRL, arXiv 2502.18439).
+
+    Whether an answer is right is a threshold, so that no gradient reaches the scores.
 
     Of one's own change from the turn before: ``with_majority`` where it is to what the majority of the others was in
     the turn before (right, or wrong), else ``on_own``; plus where the answer becomes right, minus where it becomes
