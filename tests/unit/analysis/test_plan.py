@@ -58,7 +58,8 @@ def test_agents_of_one_step_are_sampled_together(config):
     peers, lead, two = ("a", "b"), ("lead",), {"train__turns": 2, "train__later_samples": 1}
     team = {"team__agents": (*peers, *lead), "train__joint_mode": "aligned"}
     actual = _job(config, train__protocol="leader", **team, **two)
-    assert actual.calls == (job.Call(peers, 2, 16), job.Call(lead, 32, 1), job.Call(peers, 32, 1), job.Call(lead, 32, 1))
+    later = job.Call(peers, 32, 1), job.Call(lead, 32, 1)
+    assert actual.calls == (job.Call(peers, 2, 16), job.Call(lead, 32, 1), *later)
     assert actual.batches == (
         job.Call(peers, 2, 16), job.Call(lead, 32, 1), job.Call((*peers, *lead), 32, 1),
     )  # fmt: skip
