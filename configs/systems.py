@@ -4,12 +4,13 @@ Command:   python -m experiments.train --config=configs/systems.py:marloo
 Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
-  mareinforce, marloo, maremax, dr_mas, at_grpo, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
+  mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
   marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
-                 (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real
+                 (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
+                 of maporl answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
 """
 
 from jaxmarl_llm.config import UserError, parse_arg, presets
@@ -27,6 +28,11 @@ SYSTEMS = {
     "at_grpo": {
         "train.turns": 2, "train.hand_on": "best", "train.group": 4, "train.joint_mode": "aligned",
         "train.clip": 0.2, "train.local_weight": 1.0,
+    },
+    # Questions, not programs: every answer of the first turn is revised once after reading the partner's.
+    "maporl": {
+        "task.kind": "reasoning", "task.source": "sums", "task.feedback": "heard_scored", "train.turns": 2,
+        "train.later_samples": 1, "train.joint_mode": "aligned", "sampling.max_new_tokens": 32,
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
@@ -58,12 +64,24 @@ def get_config(arg=None):
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
         presets.smoke(config)
+        config.policy.remat = "none"
+        if config.train.system == "maporl":
+            riddles(config)
+            return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
         config.train.local_weight = 0.0  # that reward judges the joint answer alone
         # Problems with prompts of about the same length, and small programs: little to compile.
         config.task.source = "starter[7:11]"
         config.task.eval_source = config.task.test_source = "starter[5:7]"
         config.sampling.max_new_tokens = 8
-        config.policy.remat = "none"
         config.preference.update(collect=1, batch=4, model_updates=4)
     return config
+
+
+def riddles(config):
+    """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
+    config.model = "game-tiny"
+    config.task.source, config.task.eval_source, config.task.test_source = "clues", "", ""
+    config.task.train_split = config.task.eval_split = config.task.test_split = "all"
+    config.train.group = 8  # of two answers both are often wrong
+    config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()

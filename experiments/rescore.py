@@ -126,6 +126,8 @@ def _missing(config) -> str:
         return f"train.system={c.system!r}: its credit came of more than rewards, which is not recorded"
     if c.system == "ccpo":
         return "train.system='ccpo': what answers earn without a part is not in transcripts"
+    if c.later_samples:
+        return f"train.later_samples={c.later_samples}: which answers are of one node is not in transcripts"
     if c.local_weight:
         return f"train.local_weight={c.local_weight}: local rewards are not in transcripts"
     return ""

@@ -9,9 +9,11 @@ from jaxmarl_llm.config import (
     general,
     imitation,
     loss,
+    maporl,
     preference,
     programs,
     prompts,
+    reasoning,
     remote,
     sampling,
     systems,
@@ -24,14 +26,14 @@ from jaxmarl_llm.utils.errors import UserError
 
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
-    general, team, prompts, sampling, engine, task, training, credit, loss, critic, preference, imitation,
-    programs,
+    general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, loss, critic, preference,
+    imitation, programs,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, imitation,
+    programs, remote, reasoning, maporl, imitation,
 )  # fmt: skip
 
 

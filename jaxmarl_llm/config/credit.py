@@ -136,8 +136,9 @@ def _counterfactual(config: ConfigDict) -> list[str]:
         why.append("train.protocol='tree' replays what follows each answer already, allowed is ''")
     if kind == "sample" and c.joint_mode == "cross":
         why.append("with train.joint_mode='cross' all other samples are judged and logged already, say ''")
-    if kind == "sample" and c.group < 2:
-        why.append(f"train.group={c.group} has no other sample, allowed are nothing and reference")
+    if kind == "sample" and min(c.group, c.later_samples or c.group) < 2:
+        name = "group" if c.group < 2 else "later_samples"
+        why.append(f"train.{name}={c[name]} has no other sample, allowed are nothing and reference")
     if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
         why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
     if kind == "solo" and c.turns > 1:
@@ -146,6 +147,11 @@ def _counterfactual(config: ConfigDict) -> list[str]:
         why.append(
             f"with train.protocol={c.protocol!r} partners wrote after reading the agent, and "
             "train.system='ccpo' would subtract what its answer led to, say 'solo'"
+        )
+    if c.system == "ccpo" and c.protocol in ("leader", "review", "teams", "retrieve"):
+        why.append(
+            f"with train.protocol={c.protocol!r} partners wrote after reading the agent, and train.system='ccpo' "
+            "would subtract what its answer led to"
         )
     if kind == "reference" and config.team.mode != "adapters":
         why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")

@@ -21,8 +21,8 @@ FIELDS = (
           "(docs/sweeps.md); empty: the one of seed."),
     value("model", "smollm2-135m-instruct",
           "Model of all agents: a bundled name, a local folder, a .gguf file or a hub id; or one with random "
-          "weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock), "
-          "code-tiny (functions of one line, for task.source=sums)."),
+          "weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock, or of "
+          "the sources clues and trust), code-tiny (functions of one line, for task.source=sums)."),
     # All 1: one device. The product must be the number of devices.
     number("mesh.agent", 1, "Devices that divide the agents; where that is no multiple, the problems instead.",
            low=1),
@@ -57,6 +57,12 @@ FIELDS = (
     number("eval.samples", 4, "Answers per problem at the training settings, beside the greedy one.", low=1),
     number("eval.problems", 0,
            "Validation problems of an evaluation during training, spread over all; 0: all of them.", low=0),
+    value("eval.until_agreed", False,
+          "In evaluations a conversation ends with the turn in which all agents give the same answer, and that one "
+          "counts; training has all turns.",
+          Read(lambda c: c.task.kind == "reasoning" and c.train.turns > 1 and not c.task.reward,
+               "only task.kind='reasoning' with train.turns above 1 knows whether answers are the same")),
+    number("eval.chains", 1, "c: conversations about a problem that vote together, see eval.vote.", low=1),
     number("save.every", 10, "Iterations between checkpoints.", low=1),
     number("save.keep", 2, "Checkpoints that stay on disk, beside the best one.", low=1),
     value("log.tensorboard", True, "Write event files to <workdir>/tensorboard."),

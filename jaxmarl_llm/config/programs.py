@@ -17,6 +17,7 @@ ENCODERS = ("policy", "ngrams")
 NEEDED = {
     "train.joint_mode": ("aligned", "a round is a joint answer of all agents"),
     "train.hand_on": ("all", "chains of rounds do not branch"),
+    "train.later_samples": (0, "a round has a program of each agent"),
     "train.counterfactual": ("", "every program is judged by itself already"),
     "train.stop_above": (0.0, "search.stop_when_solved is its like"),
     "train.turn_weights": ((), "programs and lessons are turns of their own"),

@@ -6,7 +6,10 @@ from jaxmarl_llm.config import systems
 
 EXPERT = "expert:"  # and a model's name at the endpoint of config.expert
 SCRIPTED = "scripted:"
-SCRIPTS = {"scripted:mixture": "optimisation", "scripted:follower": "lock"}  # and the task that it knows
+# And the task that each knows.
+SCRIPTS = {
+    "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
+}  # fmt: skip
 
 
 def names(config: Mapping) -> tuple[str, ...]:

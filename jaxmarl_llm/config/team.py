@@ -20,7 +20,8 @@ FIELDS = (
     value("team.models", (),
           "A model per agent; empty: the field model for all. expert:<name> is a model behind the endpoint of "
           "config.expert, which answers and does not learn; scripted:mixture a script that draws from the known "
-          "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock."),
+          "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock; "
+          "scripted:repeater one that repeats a word of a riddle."),
     value("team.agent", ConfigDict(),
           "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
           "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "

@@ -4,7 +4,9 @@ from jaxmarl_llm.config import programs, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
-READING = ("pipeline", "discussion", "tree")  # protocols in which agents read each other's answers
+# Protocols in which agents read each other's answers.
+READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve")
+LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
 
 def _turns(config: ConfigDict) -> bool:
@@ -39,9 +41,15 @@ FIELDS = (
            {"simultaneous": "all at once", "pipeline": "in order, each reads those before it",
             "discussion": "all answer, read each other, and answer again",
             "tree": "in order, each answers every path of answers before it G times; one turn",
+            "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
+            "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
+            "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
             **dict.fromkeys(programs.METHODS, "")}, dotted=True),
     number("train.turns", 1, "Answers in a row: from the second on, agents revise theirs after task.feedback.",
            low=1),
+    number("train.later_samples", 0,
+           "Samples of each agent after a joint answer that is handed on; 0: train.group. With 1 every answer of the "
+           "first turn begins a chain of its own.", low=0, read=Read(_turns, _ONE_TURN)),
     choice("train.hand_on", "all", "Joint answers of a node that get a next turn.",
            {"all": "a tree", "best": "a chain", "random": "a chain"}, read=Read(_turns, _ONE_TURN)),
     # Rewards of one's own may be negative.
@@ -74,12 +82,36 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     bad = _minibatches(c) + _redraw(config)
     if c.protocol in READING and c.joint_mode != "aligned":
         bad.append(f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}")
-    if c.protocol == "tree" and c.turns > 1:
-        bad.append(f"train.protocol='tree': has one turn, train.turns={c.turns}")
+    if c.protocol in ("tree", "retrieve") and c.turns > 1:
+        bad.append(f"train.protocol={c.protocol!r}: has one turn, train.turns={c.turns}")
+    bad += _agents(config)
+    if c.later_samples == 1 and c.hand_on != "all":
+        bad.append(
+            f"train.later_samples=1: with train.hand_on={c.hand_on!r} a later answer has no other to compare it "
+            "with, allowed is 0 or 2 and more"
+        )
+    if c.later_samples and c.joint_mode != "aligned":
+        bad.append(
+            f"train.later_samples={c.later_samples}: needs train.joint_mode='aligned', it is {c.joint_mode!r}"
+        )
     if (c.budget_tokens or c.budget_answers) and c.decay != "constant":
         bad.append(
             f"train.decay={c.decay!r}: with train.budget_tokens or train.budget_answers the number of "
             "iterations is not known before, allowed is 'constant'"
+        )
+    return bad
+
+
+def _agents(config: ConfigDict) -> list[str]:
+    """A team that is too small for its protocol, or a protocol whose answers the task cannot judge."""
+    protocol, agents = config.train.protocol, tuple(config.team.agents)
+    least, bad = LEAST_AGENTS.get(protocol, 0), []
+    if len(agents) < least or protocol == "retrieve" and len(agents) % 2:
+        wanted = f"{least} or more names" + (", as many scorers as others" if protocol == "retrieve" else "")
+        bad.append(f"team.agents={agents!r}: train.protocol={protocol!r} allows {wanted}")
+    if protocol == "retrieve" and config.task.kind != "reasoning":
+        bad.append(
+            f"train.protocol='retrieve': task.kind={config.task.kind!r} reads no scores, allowed is 'reasoning'"
         )
     return bad
 

@@ -12,9 +12,21 @@ def nodes(config) -> list[int]:
     if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
         return [c.prompts] * c.turns
     by_turn = [c.prompts]
-    for _ in range(c.turns - 1):
-        by_turn.append(by_turn[-1] * (answers_per_node(config) if c.hand_on == "all" else 1))
+    for drawn in samples(config)[:-1]:
+        by_turn.append(by_turn[-1] * (answers_per_node(config, drawn) if c.hand_on == "all" else 1))
     return by_turn
+
+
+def samples(config) -> list[int]:
+    """Samples of each agent at the nodes of each turn."""
+    c = config.train
+    later = c.later_samples or c.group
+    return [c.group] if c.protocol == "tree" else [c.group] + [later] * (c.turns - 1)
+
+
+def answers(config) -> int:
+    """Completions of each agent in one iteration that are parts of joint answers."""
+    return sum(n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True))
 
 
 def collecting(config) -> int:
@@ -42,7 +54,7 @@ def learned(config) -> int:
         return config.sft.batch // config.train.minibatches
     if config.train.system in systems.MADPO:
         return 2 * config.preference.batch
-    return (sum(nodes(config)) * config.train.group + remarks(config)) // config.train.minibatches
+    return (answers(config) + remarks(config)) // config.train.minibatches
 
 
 def remarks(config) -> int:
@@ -58,12 +70,16 @@ def remarks_of_chain(config) -> int:
     return {"reflexion": c.turns - 1, "mapcoder": config.search.plans}.get(c.protocol, 0)
 
 
-def answers_per_node(config) -> int:
-    """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`."""
+def answers_per_node(config, drawn: int = 0) -> int:
+    """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`.
+
+    ``drawn``: G; 0: that of the first turn.
+    """
     c, agents = config.train, len(config.team.agents)
+    drawn = drawn or c.group
     if c.joint_mode == "cross":
-        return (c.group + c.partner_samples) ** agents - c.partner_samples**agents
-    return c.group + agents * c.group * c.partner_samples
+        return (drawn + c.partner_samples) ** agents - c.partner_samples**agents
+    return drawn + agents * drawn * c.partner_samples
 
 
 def shares_samples(config) -> bool:
@@ -80,7 +96,8 @@ def joint_answers(config) -> int:
     """Joint answers that are judged in one iteration."""
     if config.train.system == systems.SFT:
         return 0
-    return sum(nodes(config)) * answers_per_node(config)
+    by_turn = zip(nodes(config), samples(config), strict=True)
+    return sum(n * answers_per_node(config, drawn) for n, drawn in by_turn)
 
 
 def counterfactual_answers(config) -> int:
@@ -89,8 +106,11 @@ def counterfactual_answers(config) -> int:
     if not c.counterfactual:
         return 0
     # With all combinations an agent's samples leave the same answers behind.
-    left = c.group ** (agents - 1 if c.joint_mode == "cross" else 1)
-    return agents * sum(nodes(config)) * left
+    power, by_turn = (
+        agents - 1 if c.joint_mode == "cross" else 1,
+        zip(nodes(config), samples(config), strict=True),
+    )
+    return agents * sum(n * drawn**power for n, drawn in by_turn)
 
 
 def counterfactual_completions(config) -> int:
@@ -112,7 +132,7 @@ def completions(config) -> int:
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     rounds = 2 if c.protocol == "discussion" else 1
-    learned = (rounds * sum(nodes(config)) * c.group + remarks(config)) * len(config.team.agents)
+    learned = (rounds * answers(config) + remarks(config)) * len(config.team.agents)
     return learned + partner_completions(config) + counterfactual_completions(config)
 
 

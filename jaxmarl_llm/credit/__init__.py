@@ -32,6 +32,7 @@ from jaxmarl_llm.credit.fidelity import (
     zero_signal_share,
 )
 from jaxmarl_llm.credit.host import on_host
+from jaxmarl_llm.credit.influence import influence_returns, transition_bonuses
 from jaxmarl_llm.credit.joint import (
     REDUCTIONS,
     Decomposition,
@@ -87,6 +88,7 @@ __all__ = [
     "group_advantage",
     "group_keys",
     "difference_in_means",
+    "influence_returns",
     "keys_by",
     "normalise_per_agent",
     "on_host",
@@ -104,6 +106,7 @@ __all__ = [
     "sign_agreement",
     "sums_of_squares",
     "token_gae",
+    "transition_bonuses",
     "variance_shares",
     "within_group_variance",
     "zero_signal_share",

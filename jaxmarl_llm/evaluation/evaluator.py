@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxmarl_llm import records, rollout
+from jaxmarl_llm.evaluation import votes
 from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
-from jaxmarl_llm.forest import SpeakRequest, metrics
+from jaxmarl_llm.forest import Joint, SpeakRequest, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
@@ -60,6 +61,7 @@ def evaluate(
     step: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
     engine: Engine = LOCAL,
+    vote: votes.Vote | None = None,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
@@ -87,6 +89,7 @@ def evaluate(
       step: step number in the records, and in an engine's names of adapters.
       progress: is called with the numbers of items done and of all items, after every batch.
       engine: what draws the answers.
+      vote: how several answers to an item become one, for a task that has ``vote``.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
@@ -104,23 +107,39 @@ def evaluate(
     options = dict(params=params, prompt_sizes=one_width, engine=engine, step=step, **limits)
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
     tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
-    turns_TB: list[list] = []
+    batches: list[list[list[tuple]]] = []  # of each the answers by turn, and by item
     tokens_B: list[tuple[int, ...]] = []
     for i, (n_real, batch) in enumerate(plan_batches(number, size)):
         forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
-        for t, index in enumerate(sorted({joint.turn for joint in forest.joints})):
-            of_turn = [a for a, joint in zip(actions, forest.joints, strict=True) if joint.turn == index]
-            if t == len(turns_TB):
-                turns_TB.append([])
-            turns_TB[t] += _by_item(of_turn, per_item, n_real)
-        tokens_B += _by_item(metrics.last_answer_tokens(forest), per_item, n_real)
+        by_turn = answers_by_turn(forest.joints)
+        batches.append([_by_item([actions[j] for j in answers], per_item, n_real) for answers in by_turn])
+        tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
+        tokens_B += _by_item(tokens, per_item, n_real)
         progress(len(tokens_B), number)
+    turns = max(map(len, batches))
+    turns_TB = [[row for batch in batches for row in batch[min(t, len(batch) - 1)]] for t in range(turns)]
     if all(action.total is None for row in turns_TB[-1] for action in row):
         answers = f"{number * per_item} joint answers to {number} problems"
         raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
-    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B)
+    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B, vote)
     return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
+
+
+def answers_by_turn(joints: Sequence[Joint]) -> list[list[int]]:
+    """Indices of the joint answers of each turn, one for every conversation, in the order of the first turn.
+
+    The last answer of a conversation that ended early stands for the turns that it left out.
+    """
+    first, *later = sorted({joint.turn for joint in joints})
+    by_turn = [[j for j, joint in enumerate(joints) if joint.turn == first]]
+    for turn in later:
+        own = [j for j, joint in enumerate(joints) if joint.turn == turn]
+        if len(own) < len(by_turn[0]):
+            next_of = {joints[j].follows: j for j in own}
+            own = [next_of.get(j, j) for j in by_turn[-1]]
+        by_turn.append(own)
+    return by_turn
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
@@ -129,14 +148,22 @@ def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
 
 
 def _evaluation(
-    task: Task, item_ids: Sequence[int], turns_TB: list[list], tokens_B: list[tuple[int, ...]], of_item: slice
+    task: Task,
+    item_ids: Sequence[int],
+    turns_TB: list[list],
+    tokens_B: list[tuple[int, ...]],
+    vote: votes.Vote | None,
+    of_item: slice,
 ) -> Evaluation:
     """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)
-    return Evaluation(last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens)
+    voted = votes.scores(task, [task.items[i] for i in item_ids], last, vote) if vote else {}
+    return Evaluation(
+        last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens, voted
+    )
 
 
 def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH) -> int:

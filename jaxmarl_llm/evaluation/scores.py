@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Evaluation:
         results are then split by it.
       earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
       tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
+      voted: scores of votes, (B,) by name, see `votes.scores`.
     """
 
     actions_BG: tuple[tuple[JointAction, ...], ...]
@@ -37,6 +38,7 @@ class Evaluation:
     statements_B: tuple[str, ...] = ()
     earlier_TBG: tuple[tuple[tuple[JointAction, ...], ...], ...] = ()
     tokens_BG: tuple[tuple[int, ...], ...] = ()
+    voted: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def actions(self) -> list[JointAction]:
@@ -65,13 +67,14 @@ class Evaluation:
         NaN where the reward, or that part of it, applied to no sample of the item. With items of several
         grades there is a "return_grade<g>" for each, NaN at the items of the others, and with several ways of
         stating problems a "return_<statement>" for each. Of several turns the last one counts; besides,
-        there are "return_turn<t>" for each, from 1, and their mean, "return_turns".
+        there are "return_turn<t>" for each, from 1, and their mean, "return_turns". `voted` are added.
         """
         scores = self._scores(self.actions_BG)
         if self.earlier_TBG:
             turns = [self._scores(actions)["return"] for actions in (*self.earlier_TBG, self.actions_BG)]
             scores |= {f"return_turn{t}": values for t, values in enumerate(turns, start=1)}
             scores["return_turns"] = np.mean(turns, axis=0)
+        scores |= self.voted
         by_grade = _split("return_grade", scores["return"], self.grades_B)
         return scores | by_grade | _split("return_", scores["return"], self.statements_B)
 

@@ -11,6 +11,7 @@ from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.tasks.centralised import tagged
+from jaxmarl_llm.tasks.reasoning import riddles
 from jaxmarl_llm.tasks.toys import lock, matrix_game, sums
 from jaxmarl_llm.weights import model_files, random_weights, word_model
 
@@ -25,13 +26,15 @@ def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.
 
 def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
     """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
-    or over those of `tasks.lock`.
+    or over those of `tasks.lock`, or of riddles.
     """
     agents = matrix_game.AGENTS if config.task.centralised else tuple(config.team.agents)
     nothing = dict.fromkeys(agents, "")
-    words = [*matrix_game.texts(agents), tagged(nothing), quoted(nothing), discussion.AGAIN]
+    shared = [quoted(nothing), discussion.AGAIN]
+    words = {"lock": lock.texts, "reasoning": lambda: [*riddles.texts(agents), *shared]}
+    of_games = lambda: [*matrix_game.texts(agents), tagged(nothing), *shared]  # noqa: E731
     return word_model.build(
-        lock.texts() if config.task.kind == "lock" else words,
+        words.get(config.task.kind, of_games)(),
         matrix_game.habits(word_model.START, word_model.END, agents if config.task.centralised else ()),
         seed,
         compute_dtype=jnp.dtype(config.policy.dtype),

@@ -10,6 +10,7 @@ from jaxmarl_llm.config import agent_settings, workload
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores, sizes
+from jaxmarl_llm.evaluation.votes import Vote
 from jaxmarl_llm.factory import (
     chat_options,
     experts,
@@ -58,6 +59,7 @@ def evaluate(
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
         step=step,
+        vote=Vote(config.eval.vote, config.eval.chains) if config.eval.vote else None,
         **options,
     )
 
@@ -77,7 +79,7 @@ def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: i
         return answers * sizes.items_that_fit(0, 0, 0, None, answers)
     leaves = [x for x in jax.tree.leaves(held) if hasattr(x, "dtype")]
     held_bytes = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves)
-    nodes, trained = workload.nodes(config)[-1], config.train.group + config.train.partner_samples
+    nodes, trained = workload.nodes(config)[-1], workload.samples(config)[-1] + config.train.partner_samples
     held = held_bytes, limit / seeds
 
     def items(stack: team_lib.Stack) -> int:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import experts, weights
@@ -11,9 +11,11 @@ from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
+from jaxmarl_llm.experts.types import Request
 from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
+from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.toys.lock import Follower
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import files
@@ -42,15 +44,19 @@ def build(
     for name in dict.fromkeys(remote.agents(config).values()):
         before = Spent(**spent.get(name, {}))
         if name in remote.SCRIPTS:
-            follows = name == "scripted:follower"
-            speakers[name] = Scripted(
-                Follower(config.seed) if follows else Mixture(items, config.seed), before
-            )
+            speakers[name] = Scripted(_script(name, items, config.seed), before)
             continue
         options = expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
         speakers[name] = experts.build(**options, spent=before, seed=config.seed)
         speakers[name].check()
     return speakers
+
+
+def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, int], str]:
+    """What writes the texts of one of `remote.SCRIPTS`."""
+    if name == "scripted:mixture":
+        return Mixture(items, seed)
+    return Follower(seed) if name == "scripted:follower" else Repeater(seed)
 
 
 class Account:

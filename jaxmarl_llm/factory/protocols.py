@@ -7,6 +7,8 @@ from jaxmarl_llm.config import programs
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
+from jaxmarl_llm.protocols import leader as leader_protocol
+from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -14,13 +16,25 @@ from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.repeated import Repeated
+from jaxmarl_llm.protocols.review import review
+from jaxmarl_llm.protocols.teams import teams
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
-IN_TURNS = {"simultaneous": Simultaneous, "pipeline": Pipeline, "discussion": Discussion}
+IN_TURNS = {"simultaneous": Simultaneous, "pipeline": Pipeline, "discussion": Discussion, "review": review}
+WITH_FEEDBACK = {"leader": leader_protocol.leader, "teams": teams}  # of their own
+# Names of all agents -> those that answer at the same time, in the order of a turn.
+STEPS = {
+    "pipeline": one_by_one,
+    "review": one_by_one,
+    "leader": leader_protocol.steps,
+    "teams": leader_protocol.steps,
+    "retrieve": retrieve_protocol.steps,
+}
 ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 
 
@@ -40,14 +54,23 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol == "tree":
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
+    if c.protocol == "retrieve":
+        return retrieve_protocol.retrieve(task.prompts, samples or c.group, config.team.agents)
+    if samples is not None:
+        options = {"later_samples": 1, "ends": task.agree if config.eval.until_agreed else None}
+    else:
+        options = {
+            "hand_on": c.hand_on,
+            "stop_above": c.stop_above or None,
+            "later_samples": c.later_samples or None,
+        }
+        options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
+    if c.protocol in WITH_FEEDBACK:
+        return WITH_FEEDBACK[c.protocol](task.prompts, samples or c.group, c.turns, **options)
     feedback = task.feedback if c.turns > 1 else None
     if asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = distributed.on_main(feedback)
-    if samples is not None:
-        return IN_TURNS[c.protocol](task.prompts, samples, c.turns, feedback, later_samples=1)
-    options = dict(hand_on=c.hand_on, stop_above=c.stop_above or None)
-    options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
-    return IN_TURNS[c.protocol](task.prompts, c.group, c.turns, feedback, **options)
+    return IN_TURNS[c.protocol](task.prompts, samples or c.group, c.turns, feedback, **options)
 
 
 def has_lessons(config) -> bool:

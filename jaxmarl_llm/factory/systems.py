@@ -21,6 +21,7 @@ from jaxmarl_llm.systems import (
     lessonl,
     madpo,
     magrpo,
+    maporl,
     mareinforce,
     maremax,
     marlhf,
@@ -104,6 +105,9 @@ def from_forest(config):
     name = config.train.system
     if name in CRITICS or name in FROM_PAIRS or name == SFT:
         return None
+    if name == "maporl":
+        influence = maporl.Influence(**config.maporl.to_dict())
+        return functools.partial(maporl.assign, config=credit_config(config), influence=influence)
     assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
     return functools.partial(assign, config=credit_config(config))
 

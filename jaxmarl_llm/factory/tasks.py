@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import programs
+from jaxmarl_llm.config import programs, reasoning
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -23,6 +23,9 @@ from jaxmarl_llm.tasks.programs.generation import GenerationTask
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.programs.task import ProgramTask
 from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
+from jaxmarl_llm.tasks.reasoning import load as questions
+from jaxmarl_llm.tasks.reasoning import shown_scores
+from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.reward_calls import RewardCalls
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
@@ -123,6 +126,8 @@ def _own_task(config, executor: Executor | None, split: str, expert):
         task = matrix_game.GameTask(matrix_game.load_items(source, part), agents)
     elif c.kind == "lock":
         task = lock.LockTask(lock.load_items(source, part), tuple(config.team.agents))
+    elif c.kind == "reasoning":
+        task = _reasoning(config, source, part)
     elif c.kind in programs.KINDS:
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:
@@ -199,3 +204,11 @@ def _writing(config, source: str, part: str) -> WritingTask:
     bands = reward.bands(c.bands or c.kind)
     items = writing_items.load_items(source, part, c.column)
     return WritingTask(items, c.kind, agents, c.matching, bands, c.prompts)
+
+
+def _reasoning(config, source: str, part: str) -> ReasoningTask:
+    c = config.task
+    scores = shown_scores.build(c.shown_score, c.score_flip) if reasoning.shows_scores(config) else None
+    agents = tuple(config.team.agents)
+    scorers = len(agents) // 2 if config.train.protocol == "retrieve" else 0
+    return ReasoningTask(questions.load_items(source, part), agents, c.total, scores, scorers)

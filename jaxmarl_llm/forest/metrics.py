@@ -215,9 +215,3 @@ def answer_tokens(forest: Forest, joint: Joint) -> int:
         left += [] if turn.parent is None or turn.parent in counted else [turn.parent]
         counted.add(turn.id)
     return sum(forest.turns[i].tokens[1] for i in counted)
-
-
-def last_answer_tokens(forest: Forest) -> list[int]:
-    """`answer_tokens` of the joint answers of the last turn, in order."""
-    last = max(joint.turn for joint in forest.joints)
-    return [answer_tokens(forest, joint) for joint in forest.joints if joint.turn == last]

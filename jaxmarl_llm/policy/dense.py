@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 
-from jaxmarl_llm.utils import quantised
-
 LINEAR = "linear map"  # what the backward pass does not recompute with ``policy.remat=dots``
 
 

@@ -2,48 +2,81 @@
 
 With several turns each turn is a pipeline: the agents continue in the same order from their own earlier
 prompts and replies and the feedback, and each sees the answers before its own in this turn.
+
+`leader`, `review`, `teams` and `retrieve` are pipelines too, with steps in which several agents answer at the same
+time, or with another way to show the answers before.
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.turns import MultiTurn, by_node, history, own_turns
 from jaxmarl_llm.protocols.types import Episode
 
+Messages = Sequence[dict[str, str]]
+
+
+def one_by_one(agents: Sequence[str]) -> list[tuple[str, ...]]:
+    """Steps of one agent each."""
+    return [(agent,) for agent in agents]
+
+
+def quote_all(messages: Messages, agent: str, texts: Mapping[str, str]) -> Messages:
+    """The prompt of an agent with all answers before its own quoted."""
+    return with_quotes(messages, texts)
+
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline(MultiTurn):
-    """The agents answer in the order of the prompts, each once per node and sample.
+    """The agents answer in steps, each once per node and sample.
 
-    Sample g of an agent has read sample g of every agent before it, so joint answers are aligned.
+    Sample g of an agent has read sample g of the agents before it, so joint answers are aligned.
+
+    Attributes:
+      steps: names of all agents, in the order of the prompts -> those of each step, in the same order.
+      show: the prompt of an agent after the first step, its name, and the texts of all agents of the steps before,
+        by name -> the messages that it sees.
     """
 
-    def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to the next agent on all nodes: the first draws G samples, the others one after each."""
-        agents = list(self.prompts(state.items[0])) if state.items else []
-        if not state.turns:
-            return [
-                SpeakRequest(agents[0], i, tuple(self.prompts(item)[agents[0]]), self.samples)
-                for i, item in enumerate(state.items)
-            ]
-        number = state.turns[-1].turn
-        nodes = by_node(state, number)
-        answered = list(next(iter(nodes.values())))
-        if len(answered) < len(agents):
-            return self._after(state, agents[len(answered)], number, nodes)
-        return [requests[0] for requests in self.next_turn(state, number + 1)]
+    steps: Callable[[Sequence[str]], list[tuple[str, ...]]] = one_by_one
+    show: Callable[[Messages, str, Mapping[str, str]], Messages] = quote_all
 
-    def _after(self, state: Episode, agent: str, number: int, nodes: dict) -> list[SpeakRequest]:
-        """Requests to an agent, one after each sample of the agents before it."""
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """Requests to the next agents on all nodes: the first step draws G samples, the others one after each."""
+        if not state.turns:
+            prompts = [self.prompts(item) for item in state.items]
+            first = self.steps(list(prompts[0]))[0] if prompts else ()
+            return [
+                SpeakRequest(agent, i, tuple(by_agent[agent]), self.samples)
+                for i, by_agent in enumerate(prompts)
+                for agent in first
+            ]
+        steps, number = self.steps(list(self.prompts(state.items[0]))), state.turns[-1].turn
+        nodes = by_node(state, number)
+        answered = next(iter(nodes.values()))
+        waiting = [agents for agents in steps if agents[0] not in answered]
+        if waiting:
+            return self._after(state, waiting[0], number, nodes)
+        later = self.next_turn(state, number + 1)
+        return [request for requests in later for request in requests if request.agent in steps[0]]
+
+    def _after(self, state: Episode, agents: tuple[str, ...], number: int, nodes: dict) -> list[SpeakRequest]:
+        """Requests to the agents of a step, one after each sample of the agents before it."""
         requests = []
         for (item, j), by_agent in nodes.items():
-            last = None if j is None else next(turn for turn in own_turns(state, j) if turn.agent == agent)
-            prompt = self.prompts(state.items[item])[agent] if last is None else history(state, last, j)
+            last_of = {} if j is None else {turn.agent: turn for turn in own_turns(state, j)}
             for earlier in zip(*by_agent.values(), strict=True):
-                messages = with_quotes(prompt, {turn.agent: turn.text for turn in earlier})
-                parent = earlier[-1].id if last is None else last.id
-                requests.append(SpeakRequest(agent, item, messages, 1, number, parent=parent, follows=j))
+                texts = {turn.agent: turn.text for turn in earlier}
+                for agent in agents:
+                    last = last_of.get(agent)
+                    prompt = (
+                        self.prompts(state.items[item])[agent] if last is None else history(state, last, j)
+                    )
+                    messages = tuple(self.show(prompt, agent, texts))
+                    parent = earlier[-1].id if last is None else last.id
+                    requests.append(SpeakRequest(agent, item, messages, 1, number, parent=parent, follows=j))
         return requests
 
     def observe(self, state: Episode, turns) -> list[Node]:

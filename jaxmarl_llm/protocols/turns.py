@@ -1,11 +1,12 @@
 """Base of protocols with several turns: which joint answers get a next turn, and what agents then see."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, Feedback, Prompts, collect_feedback
+from jaxmarl_llm.protocols.types import Answer, Episode, Feedback, Prompts, collect_feedback
 from jaxmarl_llm.utils.errors import UserError
 
 HAND_ON = ("all", "best", "random")
@@ -24,6 +25,7 @@ class MultiTurn:
         ``random`` one (chains).
       stop_above: a node whose mean reward is greater gets no next turn (in units of the reward); None: never.
       later_samples: G from the second turn on; None: as in the first.
+      ends: a judged joint answer -> whether it gets no next turn, such as one on which all agents agree.
     """
 
     prompts: Prompts
@@ -33,6 +35,7 @@ class MultiTurn:
     hand_on: str = "all"
     stop_above: float | None = None
     later_samples: int | None = None
+    ends: Callable[[Answer], bool] | None = None
 
     def __post_init__(self):
         if self.turns < 1:
@@ -65,7 +68,7 @@ class MultiTurn:
         """Indices of turn ``last``'s joint answers that get a next turn."""
         nodes: dict[int, list[int]] = {}
         for j, joint in enumerate(state.joints):
-            if joint.turn == last:
+            if joint.turn == last and not (self.ends and self.ends(state.answer(j))):
                 nodes.setdefault(joint.node, []).append(j)
         handed = [j for answers in nodes.values() for j in self._of_node(state, answers)]
         texts = collect_feedback(self.feedback, [state.answer(j) for j in handed]) if handed else []

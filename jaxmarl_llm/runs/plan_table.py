@@ -63,7 +63,7 @@ def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
     """
     members = [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
-    nodes, samples = workload.nodes(config)[-1], config.train.group + config.train.partner_samples
+    nodes, samples = workload.nodes(config)[-1], workload.samples(config)[-1] + config.train.partner_samples
     # Of one device: without a mesh the whole of it.
     caches = [
         evaluations.cache_bytes(config, dataclasses.replace(m.stack, layout=ONE_DEVICE), nodes, samples)
@@ -155,6 +155,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
     drawn = workload.completions(config) - workload.counterfactual_completions(config)
     made = f"{drawn} completions, up to {agent_settings.longest(config)} tokens"
     samples = f"({c.group} + {c.partner_samples})" if c.partner_samples else c.group
+    samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
     return [
         (
             f"{'problems' if c.turns == 1 else 'nodes of each turn'} x agents x samples",

@@ -85,7 +85,7 @@ CONFIG = config_dict.ConfigDict({
     "model": "tiny",
     "team": {"agents": ("aux", "main"), "models": (), "agent": {}, "begin": ""},
     "warm_up": {"steps": 0},
-    "eval": {"samples": 2},
+    "eval": {"samples": 2, "vote": "", "until_agreed": False},
     "train": {"turns": 1, "protocol": "simultaneous"},
     "task": {"test_source": "scripted", "test_split": "test"},
     "executor": {"cpu_seconds": 2.0, "memory_mb": 512},

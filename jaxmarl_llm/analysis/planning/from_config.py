@@ -15,6 +15,7 @@ from jaxmarl_llm.config import agent_settings, programs, remote, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import mesh_checks, systems, training
+from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import Sizes, bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
@@ -117,7 +118,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=Sizes({}, (), tuple(config.sampling.widths)).unplanned(config.sampling.max_prompt_tokens),
-        calls=_calls(config, agents, workload.nodes(config), samples),
+        calls=_calls(config, agents, workload.nodes(config), samples, config.train.later_samples),
         eval_calls=(),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
@@ -137,7 +138,8 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
         return None
     c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
     length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
-    names, calls = agents, _calls(config, agents, workload.nodes(config), config.train.group)
+    t, nodes = config.train, workload.nodes(config)
+    names, calls = agents, _calls(config, agents, nodes, t.group, t.later_samples)
     calls_by_agent = [[call for call in calls if agent in call.agents] for agent in agents]
     number = max(
         sum(call.prompts * (call.samples if replies else 1) for call in agent_calls)
@@ -145,7 +147,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     )
     if joint:
         names = (TEAM,)
-        number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
+        number = workload.joint_answers(config) if replies else sum(nodes)
         # A joint answer has one completion of each call of a turn.
         length *= sum(map(len, calls_by_agent)) // config.train.turns
     rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
@@ -153,8 +155,8 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
 
 
-def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None = None) -> tuple[Call, ...]:
-    """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later``.
+def _calls(config, agents, nodes: Sequence[int], group: int, later: int = 0) -> tuple[Call, ...]:
+    """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
 
     ValueError for a protocol of the user's own.
     """
@@ -170,27 +172,34 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int | None =
         rest = config.train.turns + workload.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
     samples = [group] + [later or group] * (len(nodes) - 1)
-    if config.train.protocol == "pipeline":
-        first, rest = config.team.agents[0], config.team.agents[1:]
+    if config.train.protocol in STEPS:
+        first, *rest = [_among(step, agents) for step in STEPS[config.train.protocol](config.team.agents)]
         calls = []
         for n, g in zip(nodes, samples, strict=True):
-            calls += [Call((first,), n, g), *(Call((agent,), n * g, 1) for agent in rest)]
-        return tuple(call for call in calls if call.agents[0] in agents)
+            calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
+        return tuple(call for call in calls if call.agents)
     if config.train.protocol == "discussion":
         rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
         return tuple(call for pair in rounds for call in pair)
     return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
 
 
+def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
+    """The agents of a step that are of one stack."""
+    return tuple(agent for agent in step if agent in agents)
+
+
 def _batches(config, agents) -> tuple[Call, ...]:
     """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
     learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
-    for turn, call in enumerate(_calls(config, agents, workload.nodes(config), config.train.group)):
+    c = config.train
+    calls = _calls(config, agents, workload.nodes(config), c.group, c.later_samples)
+    for turn, call in enumerate(calls):
         learners = tuple(agent for agent in call.agents if agent_settings.trainable(config, agent))
         if not learners:
             continue
         # The agents of a pipeline answer one after the other in the same turn.
-        number = turn // len(agents) if config.train.protocol == "pipeline" else turn
+        number = turn * c.turns // len(calls) if c.protocol in STEPS else turn
         key = (number, call.prompts, call.samples)
         learners_by_size[key] = learners_by_size.get(key, ()) + learners
     parts = config.train.minibatches

@@ -49,6 +49,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
     """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
     c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
     nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
+    samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),

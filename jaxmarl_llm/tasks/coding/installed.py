@@ -1,68 +1,36 @@
 """Public problems out of an installed package, `modelco`: MBPP, and GSM8K as functions that return a number.
 
-The package's data files are read where pip has put them. It is not imported, as it needs a hundred others:
-`pip install --no-deps modelco`. It has neither signatures nor solutions, so that the signature of an MBPP
-problem is made of the call in its example.
+The package is not imported, its files are read (`tasks.installed_data`). It has neither signatures nor
+solutions, so that the signature of an MBPP problem is made of the call in its example.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import importlib.util
-import pathlib
 
+from jaxmarl_llm.tasks import installed_data
 from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row
-from jaxmarl_llm.utils import files
-from jaxmarl_llm.utils.errors import UserError
 
-PACKAGE, MODULE = "modelco==1.1.2", "model_collaboration"
 SOURCES = ("mbpp", "gsm8k")
 _TASK, _EXAMPLE = "here is your task:", "Your code should pass this test case:"
 _ANSWER = "solution"  # name of a function for a problem in words
 
 
 def load(source: str, split: str = "all") -> list[CodingItem]:
-    """The items of one of SOURCES.
+    """The items of one of SOURCES; splits and errors are those of `installed_data.rows`.
 
-    The package's test rows are for the test; of its other rows the 4th, 12th, 20th, .. are for validation, as in
-    files without splits, and the rest for training; rows without tests are left out.
-    ValueError names the package if it is not installed, and a file of it that has another form than that of the
-    version in PACKAGE.
+    Rows without tests are left out.
     """
-    held, make = _read(source), {"mbpp": _function, "gsm8k": _number}[source]
+    make = {"mbpp": _function, "gsm8k": _number}[source]
+    needed = {"id", "input", "test" if source == "mbpp" else "output"}
     items = []
-    for part in ("dev", "test"):
-        for number, row in enumerate(held[part], 1):
-            own_split = "test" if part == "test" else "validation" if number % 8 == 4 else "train"
-            if "assert" not in row.get("test", "assert"):
-                continue  # two problems of MBPP have no tests
-            fields = {"task_id": f"{source}/{row['id']}", "split": own_split, **make(row)}
-            items.append(item_from_row(fields))
+    for own_split, row in installed_data.rows(source, needed):
+        if "assert" not in row.get("test", "assert"):
+            continue  # two problems of MBPP have no tests
+        fields = {"task_id": f"{source}/{row['id']}", "split": own_split, **make(row)}
+        items.append(item_from_row(fields))
     return [item for item in items if split in ("all", item.split)]
-
-
-def _read(source: str) -> dict:
-    path = _folder(source) / f"{source}.json"
-    held, needed = files.read_json(path), {"id", "input", "test" if source == "mbpp" else "output"}
-    rows = [row for part in ("dev", "test") for row in held.get(part) or [{}]]
-    if not all(isinstance(row, dict) and needed <= row.keys() for row in rows):
-        raise UserError(
-            f"{path}: not as in {PACKAGE}, where dev and test have rows with {', '.join(sorted(needed))}"
-        )
-    return held
-
-
-def _folder(source: str) -> pathlib.Path:
-    """The package's folder of data; finding the package does not import it."""
-    spec = importlib.util.find_spec(MODULE)
-    for place in spec.submodule_search_locations or () if spec else ():
-        if (pathlib.Path(place) / "data").is_dir():
-            return pathlib.Path(place) / "data"
-    raise UserError(
-        f"the problems of {source!r} are read out of a package that is not installed: pip install --no-deps "
-        f"{PACKAGE}; or give a JSONL file of your own in place of the name"
-    )
 
 
 def _function(row: dict) -> dict:

@@ -53,6 +53,18 @@ def test_agents_that_speak_one_after_the_other_are_sampled_apart_and_updated_tog
     assert together.calls == (job.Call(("aux", "main"), 2, 16), job.Call(("aux", "main"), 32, 1))
 
 
+def test_agents_of_one_step_are_sampled_together(config):
+    """A leader reads its peers; with one sample in later turns each answer goes on alone."""
+    peers, lead, two = ("a", "b"), ("lead",), {"train__turns": 2, "train__later_samples": 1}
+    team = {"team__agents": (*peers, *lead), "train__joint_mode": "aligned"}
+    actual = _job(config, train__protocol="leader", **team, **two)
+    later = job.Call(peers, 32, 1), job.Call(lead, 32, 1)
+    assert actual.calls == (job.Call(peers, 2, 16), job.Call(lead, 32, 1), *later)
+    assert actual.batches == (
+        job.Call(peers, 2, 16), job.Call(lead, 32, 1), job.Call((*peers, *lead), 32, 1),
+    )  # fmt: skip
+
+
 def test_seeds_are_agents_side_by_side(config):
     actual = _job(config, seeds=(0, 3, 4))
     agents = ("0.aux", "0.main", "1.aux", "1.main", "2.aux", "2.main")

@@ -171,6 +171,8 @@ ASKED = {"train.turns": 2, "task.feedback": "expert_edits", "expert.model": "tea
 LESSONL = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
 SERVED = {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",), "train.importance_cap": 2.0}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
+SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
+MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 # What makes a choice one that is read.
 READ_WITH = {
@@ -180,6 +182,10 @@ READ_WITH = {
     "task.bands": {"task.kind": "tldr"}, "task.matching": {"task.kind": "tldr"},
     "task.feedback": {"train.turns": 2}, "expert.kind": ASKED,
     "task.reward_place": {"task.reward": "my.reward", "task.reward_workers": 2},
+    "task.total": {"task.kind": "reasoning"}, "eval.vote": {"task.kind": "reasoning"},
+    "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
+    "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
+    "maporl.horizon": MAPORL, "maporl.share": MAPORL,
     "preference.selection": {"train.system": "madpo_iter"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
@@ -212,8 +218,17 @@ def test_choices(path):
             config.expert.model = "m"
         if value == "completions":
             config.update_from_flattened_dict(SERVED)
+        if value == "maporl":
+            config.train.turns, config.train.later_samples = 2, 1
         if value == "played":
             config.task.kind = "game"
+        if path == "eval.vote":
+            config.team.agents = ("a", "b", "c", "d")
+            config.train.protocol = "retrieve" if value == "best" else "simultaneous"
+        if value in ("heard", "heard_scored"):
+            config.task.kind = "reasoning"
+        if value in ("leader", "review", "teams", "retrieve"):
+            config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
         config.task.centralised = value == "centralised"
         config.team.agents = ("team",) if value == "centralised" else config.team.agents
@@ -462,6 +477,13 @@ UNREAD = {
     "engine.adapter_folder": ("/shared/adapters", SERVED),
     "engine.key_variable": ("ENGINE_KEY", SERVED),
     "train.turn_loss": ("mean", {"train.turns": 2}),
+    "train.later_samples": (1, {"train.turns": 2}),
+    "maporl.horizon": ("last", MAPORL),
+    "maporl.share": ("individual", MAPORL),
+    "task.total": ("last", {"task.kind": "reasoning"}),
+    "task.shown_score": ("my.verifier", SCORED),
+    "eval.vote": ("last", {"task.kind": "reasoning"}),
+    "eval.until_agreed": (True, SCORED),
     "task.feedback": ("passed", {"train.turns": 2}),
     "task.revealed_tests": (2, {"train.turns": 2}),
     "train.grade_every": (2, {"task.kind": "game"}),

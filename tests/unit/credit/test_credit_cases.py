@@ -21,6 +21,8 @@ EXEMPT = {
     "aligned_credit": (("equal",), "compares nothing"),
     "cross_counterfactuals": (("single",), "refuses one sample (test_credit_joint.py)"),
     "rewards_at_end": (("equal",), "compares nothing"),
+    "influence_returns": (("padded",), "of conversations of equally many turns"),
+    "transition_bonuses": (("padded", "single"), "of the same, and refuses one agent (test_credit_influence.py)"),
     **dict.fromkeys(
         ("gae", "token_gae", "agent_chained_gae", "agent_chained_token_gae", "discounted_returns"),
         (("equal",), "compares with a critic, not within a group"),
@@ -29,6 +31,7 @@ EXEMPT = {
 
 # Functions of values and keys: two ragged groups.
 VALUES, KEYS = np.array([1.0, 2.5, 3.0, 4.0, 8.0, 3.5, 0.5]), np.array([0, 1, 0, 1, 0, 1, 0])
+TURNS = np.array([[0.1, 0.9], [0.9, 0.2], [0.8, 0.7]])  # scores of two agents
 AT, PADDING = [0, 3, 7], np.isin(np.arange(10), [0, 4, 9])
 SHOWN = np.array([[1, 0], [0, 1], [0, 0], [1, 0], [1, 0], [0, 0], [0, 1]])
 
@@ -278,6 +281,17 @@ CASES |= {
                 [0.2, 0.1, 0.1],
             ),
         },
+    ),
+    "influence_returns": Case(
+        lambda v: credit.influence_returns(v, discount=0.3), (TURNS,), 1,
+        {
+            "single": lambda: (credit.influence_returns([[0.7]]), [[0.7]]),
+            "equal": lambda: (credit.influence_returns(np.full((3, 2), 0.1)), np.full((3, 2), 0.1)),
+        },
+    ),
+    "transition_bonuses": Case(
+        lambda v: credit.transition_bonuses(v, with_majority=1.0, on_own=2.0, persuade=4.0, provoke=8.0), (TURNS,), 0,
+        {"equal": lambda: (credit.transition_bonuses(np.full((3, 2), 0.9), on_own=1.0), np.zeros((3, 2)))},
     ),
 }  # fmt: skip
 

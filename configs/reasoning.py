@@ -1,0 +1,67 @@
+"""Language models answer questions that can be checked, alone or after reading each other's answers.
+
+Command:   python -m experiments.train --config=configs/reasoning.py
+Result:    not measured yet
+Cost:      not measured yet; two CPU cores are enough
+Variants (after a colon, comma-separated):
+  words          sums told in words, in place of sums of numbers
+  solo           one agent, which is GRPO
+  smoke          tiny random models, everything else real; under a minute
+  clues          two tiny models, each reads the word that the other one must give, see docs/reasoning.md
+  trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
+"""
+
+from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+game = experiment("game")
+
+
+def get_config(arg=None):
+    """Two agents that discuss sums, or one of the variants named in the module's docstring."""
+    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False)
+    riddles = [name for name in ("clues", "trust") if options[name]]
+    if riddles:
+        others = [name for name in options if options[name] and name != riddles[0]]
+        if others:
+            raise UserError(f"config option {riddles[0]} goes with no other, not with {others[0]}")
+        return riddle(riddles[0])
+    config = base_config()
+    config.task.kind = "reasoning"
+    config.task.source = "words" if options.words else "sums"
+    presets.laptop(config)
+    config.train.joint_mode = "aligned"
+    config.team.agents = ("first",) if options.solo else ("first", "second")
+    config.train.protocol = "simultaneous" if options.solo else "discussion"
+    config.task.total = "last" if options.solo else "vote"
+    config.sampling.temperature = 0.7
+    config.sampling.max_new_tokens = 32
+    config.warm_up.steps = 4  # the form of an answer
+    config.train.steps = 40
+    config.train.prompts = 8
+    config.train.prompts_per_microbatch = 4
+    config.train.group = 8
+    config.eval.every = 20
+    config.eval.problems = 32
+    config.eval.vote = "majority"
+    if options.smoke:
+        presets.smoke(config)
+        config.warm_up.steps, config.policy.remat = 0, "none"
+    return config
+
+
+def riddle(source):
+    """A riddle whose optimum is known, for tiny models, as configs/game.py trains them."""
+    config = game.get_config()
+    config.task.kind, config.task.source, config.task.feedback = "reasoning", source, "level_feedback"
+    config.sampling.max_prompt_tokens = 192
+    if source == "trust":
+        config.team.agents = ("red", "green", "blue", "leader")
+        config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
+        config.train.protocol, config.task.total = "leader", "last"
+    else:
+        config.train.turns, config.train.later_samples = 2, 1
+        config.task.feedback, config.train.backup = "heard", "last"
+    config.train.prompts = config.train.prompts_per_microbatch = 9
+    config.train.steps = 100
+    return config

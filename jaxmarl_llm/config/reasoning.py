@@ -1,0 +1,83 @@
+"""Fields of task.kind=reasoning: what a team earns by its answers, and what agents are shown of them."""
+
+from jaxmarl_llm.config import programs, remote
+from jaxmarl_llm.config.fields import Read, choice, number
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+
+KIND = "reasoning"
+FEEDBACKS = ("heard", "heard_scored")
+OWN_FEEDBACK = ("leader", "teams")  # protocols that say themselves what agents read between turns
+
+
+def _reasoning(config: ConfigDict) -> bool:
+    return config.task.kind == KIND or is_dotted(config.task.kind)
+
+
+def between_turns(config: ConfigDict) -> bool:
+    """Whether a turn follows before which agents read a feedback of the task's."""
+    c = config.train
+    return c.turns > 1 and c.protocol not in (*programs.METHODS, *OWN_FEEDBACK)
+
+
+def shows_scores(config: ConfigDict) -> bool:
+    """Whether agents are shown a score of each answer between turns."""
+    asked = between_turns(config) or is_dotted(config.train.protocol)
+    return asked and _reasoning(config) and config.task.feedback == "heard_scored"
+
+
+_SCORES = Read(
+    shows_scores, "only task.feedback='heard_scored' of task.kind='reasoning' shows scores, between turns"
+)
+FIELDS = (
+    choice("task.total", "mean", "What the team earns by the answers of its agents.",
+           {"mean": "the share that is right", "last": "1 if the last agent's is right",
+            "vote": "1 if that of the majority is right, of equally many the first one"},
+           read=Read(_reasoning, "only task.kind='reasoning' reads it")),
+    choice("task.shown_score", "noised",
+           "The score that agents are shown beside each answer, never the reward itself; or the dotted name of a "
+           "verifier of your own, (questions, texts) -> a number from 0 to 1 for each, see docs/reasoning.md.",
+           {"noised": "1 or 0 as the answer is right or not, exchanged with the probability task.score_flip"},
+           dotted=True, read=_SCORES),
+    choice("eval.vote", "",
+           "In evaluations, one answer of eval.chains conversations (score voted@c); empty: none. What votes:",
+           {"": "", "last": "the last agents' answers", "majority": "the answers of all agents",
+            "judge": "the last agents' answers; one that no other agent gave counts as the first agent's",
+            "best": "nobody: of all answers the one with the best score counts"},
+           read=Read(lambda c: c.task.kind == KIND and not c.task.reward, "only task.kind='reasoning' has votes")),
+    number("task.score_flip", 0.2, "Probability that a noised score is wrong.", low=0.01, high=0.5),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that the questions, the protocol or the number of samples do not allow."""
+    return [] if config.task.kind != KIND else [*_repeats(config), *_vote(config)]
+
+
+def _repeats(config: ConfigDict) -> list[str]:
+    """A script that reads riddles, where there are none."""
+    repeats = [agent for agent, name in remote.agents(config).items() if name == "scripted:repeater"]
+    if not repeats or config.task.source.startswith(("clues", "trust")):
+        return []
+    return [
+        f"the model 'scripted:repeater' of agent {repeats[0]!r}: it repeats the words of clues and trust, "
+        f"task.source is {config.task.source!r}"
+    ]
+
+
+def _vote(config: ConfigDict) -> list[str]:
+    """Votes that cannot be held."""
+    vote, chains, why = config.eval.vote, config.eval.chains, ""
+    if not vote:
+        return [f"eval.chains={chains}: eval.vote is '', allowed is 1"] if chains > 1 else []
+    if config.task.source.startswith("clues"):
+        why = "the agents of clues have answers of their own, allowed is ''"
+    elif vote == "best" and config.train.protocol != "retrieve":
+        why = f"train.protocol={config.train.protocol!r} has no scores, 'retrieve' has"
+    elif vote != "best" and config.train.protocol == "retrieve":
+        why = "with train.protocol='retrieve' the scores decide, allowed are '' and 'best'"
+    elif vote == "judge" and len(config.team.agents) < 3:
+        why = f"needs two agents and a judge, team.agents is {tuple(config.team.agents)!r}"
+    bad = [f"eval.vote={vote!r}: {why}"] if why else []
+    if chains > config.eval.samples:
+        bad.append(f"eval.chains={chains}: allowed is 1 to eval.samples={config.eval.samples}")
+    return bad

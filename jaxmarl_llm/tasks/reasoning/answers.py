@@ -1,0 +1,109 @@
+"""The answer in a text: a number, one of some choices, or a short text. The same for every method.
+
+What stands in ``\\boxed{}`` comes first, then what follows the last "answer is" or "answer:", then the end of the
+text. A text without an answer is an outcome of its own, `NONE`, which is never right.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+KINDS = ("number", "choice", "text")
+NONE = None  # no answer
+Answer = Fraction | str | None
+
+_LONGEST = 60  # characters of a number; Python refuses to read a few thousand digits
+_BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
+_FRAC = re.compile(r"\\[dt]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])\s*([0-9])(?![0-9]))")
+_WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
+# A sign counts where nothing stands before it that it could be subtracted from.
+_NUMBER = re.compile(
+    r"(?P<sign>(?<![\w.)])[-\u2212+]\$?)?(?<![\w.])"
+    r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
+)
+_MARKS = " \t\r\n.,;:!?\"'`*_$"
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
+    """The answer in a text, in the form in which answers are compared with ``==``; `NONE` if it has none.
+
+    Args:
+      text: what an agent wrote.
+      kind: ``number``, the last one, as a `Fraction`; ``choice``, the last of ``options`` that it names; ``text``,
+        its last line in lower case, without marks around it. Right after "answer is" it is the first one.
+      options: capital letters, or words; for choices only.
+
+    >>> read("So 1,000 + 234 = 1,234.", "number"), read("-3/4", "number"), read("I do not know", "number")
+    (Fraction(1234, 1), Fraction(-3, 4), None)
+    >>> read("The answer is (b), as A is too small.", "choice", "ABCD")
+    'B'
+    """
+    boxed, marked = _BOXED.findall(text), list(_MARKED.finditer(text))
+    after = [text[marked[-1].end() :].strip().partition("\n")[0]] if marked else []
+    reader = {"number": _number, "choice": functools.partial(_choice, options=options), "text": _text}[kind]
+    pieces = [*((box, False) for box in boxed[-1:]), *((line, True) for line in after), (text, False)]
+    candidates = (reader(piece, first) for piece, first in pieces)
+    return next((answer for answer in candidates if answer is not None), NONE)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number and nothing else, up to space, dollar and percent signs."""
+    return _NUMBER.fullmatch(_FRAC.sub(_over, text.replace("\\%", "").strip(" $%"))) is not None
+
+
+def _number(piece: str, first: bool) -> Fraction | None:
+    """The last number of a piece, or its first one."""
+    matches = list(_NUMBER.finditer(_FRAC.sub(_over, piece)))
+    if not matches:
+        return None
+    sign, number, below = matches[0 if first else -1].group("sign", "number", "below")
+    if len(number) + len(below or "") > _LONGEST or below and int(below) == 0:
+        return None
+    value = Fraction(number.replace(",", "")) / int(below or 1)
+    return -value if sign and sign[0] in "-\u2212" else value
+
+
+def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
+    """The option that is all of a piece, or the last (or first) that it has in brackets, or standing alone.
+
+    A letter alone must be a capital one, as "a" is a word.
+    """
+    by_name = {option.casefold(): option for option in options}
+    if (whole := _bare(piece).casefold()) in by_name:
+        return by_name[whole]
+    names = "|".join(re.escape(option) for option in sorted(options, key=len, reverse=True))
+    inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
+    flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
+    alone = list(re.finditer(rf"(?<![\w'])({names})(?![\w'])", piece, flags))
+    if first:
+        picked = sorted([*inside, *alone], key=lambda match: match.start(1))[:1]
+    else:
+        picked = (inside or alone)[-1:]
+    return by_name[picked[0].group(1).casefold()] if picked else None
+
+
+def _text(piece: str, first: bool) -> str | None:
+    """The last line that is not blank, in lower case, with its spaces squeezed and no marks around it."""
+    lines = [_bare(_WORDS.sub(r"\1", line)) for line in piece.splitlines()]
+    kept = [" ".join(line.lower().split()) for line in lines if line]
+    return kept[-1] if kept else None
+
+
+def _bare(text: str) -> str:
+    """A text without marks around it, and without brackets if one pair holds all of it."""
+    text = text.strip(_MARKS)
+    inner = text[1:-1]
+    enclosed = len(text) > 1 and _BRACKETS.get(text[0]) == text[-1] and not re.search(r"[()\[\]{}<>]", inner)
+    return inner.strip(_MARKS) if enclosed and inner.strip(_MARKS) else text
+
+
+def _over(match: re.Match) -> str:
+    """A LaTeX fraction as a/b."""
+    above, below, digit, last = match.groups()
+    return f"{above or digit}/{below or last}"

@@ -1,0 +1,58 @@
+"""Questions of a named source, and those of a split."""
+
+from __future__ import annotations
+
+import pathlib
+
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.reasoning import benchmarks, generated, riddles
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem, load_jsonl
+from jaxmarl_llm.utils.errors import UserError
+
+GENERATED = {"sums": generated.sums, "words": generated.words}
+
+
+def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
+    """Items of a named split of a source.
+
+    source: 'sums' or 'words' (`generated`), 'clues', 'trust' or 'trust:shuffled' (`riddles`), 'modelco:gsm8k' and its
+        kin (`benchmarks`), or the path of a JSONL file, with an optional slice that is taken after the split, such as
+        'sums[:40]'.
+    split: 'all', 'train', 'validation' or 'test'. Of the generated sources and of a file without a field `split`
+        the 4th, 12th, 20th, … question of each grade is for validation, the 8th, 16th, … for the test. Riddles
+        are too few to divide: they have the split 'all' only.
+    Errors: UserError for an unknown source or split, bad rows, or a selection without questions.
+    """
+    sources.check_split(split)
+    name, chosen = sources.parse(source)
+    if name in GENERATED:
+        items = sources.of_split(GENERATED[name](), split, group=lambda item: item.grade)
+    elif name in riddles.SOURCES:
+        if split != "all":
+            raise UserError(f"split is {split!r}, which is empty: {name} are too few to divide; allowed: all")
+        items = riddles.load(name)
+    elif name.startswith(benchmarks.PREFIX):
+        items = benchmarks.load(name.removeprefix(benchmarks.PREFIX), split)
+    elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
+        items = _of_file(name, split)
+    else:
+        known = (*GENERATED, *riddles.SOURCES, *(f"{benchmarks.PREFIX}{name}" for name in benchmarks.SETS))
+        raise UserError(
+            f"source is {source!r}; allowed: {', '.join(known)} or the path of a .jsonl file, each with an "
+            "optional slice such as 'sums[:40]'"
+        )
+    items = items[chosen]
+    if not items:
+        raise UserError(f"source {source!r}, split {split!r} holds no questions; choose a larger slice")
+    return items
+
+
+def _of_file(name: str, split: str) -> list[ReasoningItem]:
+    if not pathlib.Path(name).exists():
+        raise UserError(
+            f"{name}: there is no such file; it must have a JSON object on each line, with question and answer"
+        )
+    items = load_jsonl(name)
+    if any(item.split for item in items):
+        return [item for item in items if split in ("all", item.split)]
+    return sources.of_split(items, split, group=lambda item: item.grade)

@@ -1,0 +1,50 @@
+"""What agents read: the question, the form of its answer, and between turns what the others answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
+
+FORMS = {
+    "number": "End with a line that has the answer only, a number.",
+    "choice": "End with a line that has the letter of the answer only.",
+    "text": "End with a line that has the answer only, as short as possible.",
+}
+SCORE = (
+    "Is this answer right? End with a line that has a number only: 1 for surely right, 0 for surely wrong."
+)
+_UNSURE = "Scores are estimates, from 0 to 1, and may be wrong."
+
+
+def question(item: ReasoningItem, place: int) -> str:
+    """The question as the agent at a place reads it: its own clue first, the form of the answer last.
+
+    Choices of words have no form: their question names the words.
+    """
+    worded = item.kind == "choice" and any(len(option) > 1 for option in item.options)
+    clue = item.clues[place] if item.clues else ""
+    text = f"{clue} {item.question}" if clue else item.question
+    return text if worded else f"{text}\n{FORMS[item.kind]}"
+
+
+def revise(texts: Mapping[str, str], scores: Mapping[str, float], own: float | None, again: str) -> str:
+    """What an agent reads before its next answer.
+
+    Args:
+      texts: of the other agents, by name.
+      scores: estimates that these are right, 0 to 1, by the same names; {}: none are shown.
+      own: the same of the agent's own last answer, if scores are shown.
+      again: its own question.
+    """
+    quotes = [f"{agent} wrote{_scored(scores.get(agent))}:\n{text.strip()}" for agent, text in texts.items()]
+    about = [] if own is None else [f"Your own answer has the score {_number(own)}. {_UNSURE}"]
+    return "\n\n".join([*quotes, *about, again])
+
+
+def _scored(score: float | None) -> str:
+    return "" if score is None else f" (score {_number(score)})"
+
+
+def _number(score: float) -> str:
+    return f"{score:.2g}"

@@ -1,0 +1,91 @@
+"""Riddles whose optimum is known, for agents that read each other's answers; every answer is one of three words.
+
+``clues``: each of two agents reads the word that the *other* one must give. Alone each is right once in three
+times, whatever it does. If an agent gives the word that it has read, the other one can repeat it in the next
+turn; so who is paid for its own answers alone has no reason to help, and who is paid for what it leads to has.
+
+``trust``: three agents answer, a fourth one reads their answers and gives its own. A question is of one of three
+kinds, and of each kind another agent is right, while the other two agree on a wrong word. So their majority
+is always wrong, any one agent is right in one of three kinds, and who has learned whom to trust is right always.
+The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
+with another agent right than the kind says, where having learned whom to trust is of no use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmarl_llm.tasks.reasoning import prompts
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
+from jaxmarl_llm.tasks.toys.one_word import WORDS, named
+
+KINDS = ("red", "green", "blue")
+SOURCES = ("clues", "trust", "trust:shuffled")
+_CLUE = re.compile(rf"(?:The other word is|Repeat) ({'|'.join(WORDS)})\.")
+_QUOTE = re.compile(r"wrote[^\n]*:\n(.*?)(?:\n\n|$)", re.DOTALL)
+_ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
+
+
+def load(source: str) -> list[ReasoningItem]:
+    """The riddles of one of `SOURCES`: nine of ``clues``, 18 of ``trust``."""
+    if source == "clues":
+        return [_clue(own) for own in itertools.product(WORDS, repeat=2)]
+    pairs = [(right, wrong) for right in WORDS for wrong in WORDS if right != wrong]
+    return [
+        _trusted(f"{source}/{kind}", kind, n if source == "trust" else (n + 1) % len(KINDS), *pair)
+        for n, kind in enumerate(KINDS)
+        for pair in pairs
+    ]
+
+
+def _clue(own_answers: tuple[str, str]) -> ReasoningItem:
+    clues = tuple(f"The other word is {word}." for word in own_answers[::-1])
+    name = f"clues/{'_'.join(own_answers)}"
+    return ReasoningItem(name, _ASK, "", "choice", options=WORDS, clues=clues, own_answers=own_answers)
+
+
+def _trusted(name: str, kind: str, right_one: int, right: str, wrong: str) -> ReasoningItem:
+    """A question of a kind that one agent answers right: the one at the place ``right_one``."""
+    clues = [f"Repeat {right if n == right_one else wrong}." for n in range(len(KINDS))]
+    question = f"Question {kind}. {_ASK}"
+    return ReasoningItem(
+        f"{name}/{right}_{wrong}", question, right, "choice", options=WORDS, clues=(*clues, "")
+    )
+
+
+class Repeater:
+    """An agent that needs no training, for `experts.scripted.Scripted`: it says a word that it has read.
+
+    That is the last word that another agent wrote, if its last message quotes one; else the word of its clue; else
+    any word.
+
+    seed: of any word, which otherwise depends on the request and the number of the draw alone.
+    """
+
+    def __init__(self, seed: int = 0):
+        self._seed = seed
+
+    def __call__(self, request: Any, draw: int) -> str:
+        """The word."""
+        text = request.messages[-1]["content"]
+        quoted = [word for quote in _QUOTE.findall(text) if (word := named(quote))]
+        if quoted:
+            return quoted[-1]
+        if clue := _CLUE.search(text):
+            return clue.group(1)
+        what = repr((self._seed, text, "" if request.temperature == 0 else request.stream, draw))
+        return random.Random(hashlib.sha256(what.encode()).digest()).choice(WORDS)
+
+
+def texts(agents: Sequence[str]) -> list[str]:
+    """Texts that together hold every word of all possible prompts and feedback of these agents."""
+    items = [item for source in SOURCES for item in load(source)]
+    questions = [prompts.question(item, place) for item in items for place in range(len(item.clues))]
+    scores = dict.fromkeys(agents, 0.0)
+    feedback = [prompts.revise(dict.fromkeys(agents, word), scores, 1.0, "") for word in WORDS]
+    return [*questions, *feedback, prompts.SCORE]

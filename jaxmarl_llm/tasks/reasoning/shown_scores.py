@@ -1,0 +1,62 @@
+"""Scores of answers that agents are shown between turns: never the reward itself.
+
+With the true label beside every answer, copying the one that is marked right would be optimal, and nothing would
+be learned about the questions. So the score is a verifier's own estimate, or the truth with errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Callable, Sequence
+
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
+
+NOISED = "noised"
+FIELD = "task.shown_score"
+# Items, places of the agents in the team, and texts -> a score of each text, 0 to 1.
+Scores = Callable[[Sequence[ReasoningItem], Sequence[int], Sequence[str]], list[float]]
+
+
+def build(name: str, flip: float) -> Scores:
+    """The scores that a config names: `NOISED`, or the dotted name of a verifier.
+
+    A verifier is a function of two lists, questions and texts, that returns a number from 0 to 1 for each text. It
+    does not get the right answers.
+    """
+    if name == NOISED:
+        return lambda items, places, texts: [
+            noised(item, place, text, flip) for item, place, text in zip(items, places, texts, strict=True)
+        ]
+    verifier = dotted.resolve(name, FIELD)
+    return lambda items, places, texts: _checked(
+        name, verifier([i.question for i in items], list(texts)), texts
+    )
+
+
+def noised(item: ReasoningItem, place: int, text: str, flip: float) -> float:
+    """1 for a right answer and 0 for another, exchanged with the probability ``flip``.
+
+    Whether it is exchanged depends on the question and the answer alone: equal answers have equal scores whoever gives
+    them and whenever, as those of a verifier that is mistaken about them.
+    """
+    answer = item.read(text)
+    what = repr((item.task_id, str(answer), item.answer_of(place))).encode()
+    (drawn,) = struct.unpack("<Q", hashlib.sha256(what).digest()[:8])
+    return float(item.right(answer, place) != (drawn / 2**64 < flip))
+
+
+def _checked(name: str, scores, texts: Sequence[str]) -> list[float]:
+    """A verifier's scores as floats; UserError unless there is a number from 0 to 1 for every text."""
+    try:
+        numbers = [float(score) for score in scores]
+    except (TypeError, ValueError):
+        raise UserError(f"{FIELD} {name!r} gave {scores!r:.80}; expected a number for every text") from None
+    outside = [number for number in numbers if not (math.isfinite(number) and 0 <= number <= 1)]
+    if len(numbers) != len(texts) or outside:
+        what = f"{outside[0]}" if outside else f"{len(numbers)} numbers for {len(texts)} texts"
+        raise UserError(f"{FIELD} {name!r} gave {what}; expected a number from 0 to 1 for every text")
+    return numbers

@@ -1,0 +1,78 @@
+"""jaxmarl_llm/tasks/reasoning/answers.py: what is read as an answer, and votes."""
+
+import doctest
+import math
+from fractions import Fraction
+
+import pytest
+
+from jaxmarl_llm.tasks.reasoning import answers, votes
+from jaxmarl_llm.tasks.reasoning.answers import NONE, read
+
+
+@pytest.mark.parametrize("text, value", [
+    ("42", 42), ("4 + 3 = 7", 7), ("It is 1,234.", 1234), ("1,234,567.50 dollars", Fraction(2469135, 2)),
+    ("-3", -3), ("\u22123", -3), ("+3", 3), ("7-3", 3), ("7 - 3", 3), ("(-3)", -3), ("x = -3", -3),
+    ("$5", 5), ("-$5", -5),
+    ("5%", 5), ("3/4", Fraction(3, 4)), ("-3/4", Fraction(-3, 4)), ("0.75", Fraction(3, 4)), (".5", Fraction(1, 2)),
+    ("3.", 3), ("3.0", 3), ("007", 7), (r"\frac{1}{2}", Fraction(1, 2)),
+    (r"$\dfrac{-3}{4}$", Fraction(-3, 4)), (r"-\tfrac{3}{4}", Fraction(-3, 4)), ("1,23", 23),
+    (r"\frac45", Fraction(4, 5)),
+    ("1 / 2", Fraction(1, 2)), ("Step 1: 2. Step 2: 30", 30), ("x2 and y3", None), ("none", None), ("", None),
+    ("1/0", None), ("9" * 5000, None), ("1/" + "9" * 5000, None), ("\u0663", None),
+    ("3/4/5", 5), ("It is 3/4.", Fraction(3, 4)),
+    ("- 3", 3),
+    ("The answer is 7, not 8.", 7), ("Answer: 12\nThat is 3 more than 9", 12), ("The answer is 5. The answer is 6.", 6),
+    ("The answer is not known, perhaps 4", 4), (r"\boxed{8} or the answer is 9, or 10", 8), (r"\boxed{\frac{1}{3}}",
+     Fraction(1, 3)), (r"\boxed{1} and \boxed{2}", 2), (r"\boxed{} 3", 3), ("My answers are 3 and 4", 4),
+])  # fmt: skip
+def test_numbers(text, value):
+    assert read(text, "number") == (NONE if value is None else Fraction(value))
+
+
+@pytest.mark.parametrize("text, letter", [
+    ("B", "B"), ("b", "B"), ("(b)", "B"), ("B.", "B"), ("**B**", "B"), ("It is B", "B"), ("A dog is not a cat: C", "C"),
+    ("A or B", "B"), ("The answer is (C), as A is too small.", "C"), ("(A) is right. B is not", "A"),
+    ("Answer: b", "B"),
+    ("The answer is B (as A is wrong)", "B"), (r"\boxed{D} A", "D"), ("E", None), ("a cat", None), ("ABCD", None),
+    ("I think so", None), ("", None), ("The answer is a cat. D", "D"), ("A's", None),
+])  # fmt: skip
+def test_letters(text, letter):
+    assert read(text, "choice", ("A", "B", "C", "D")) == letter
+
+
+@pytest.mark.parametrize("text, word", [
+    ("left", "left"), (" Left.\n", "left"), ("left, no, right!", "right"), ("The answer is left, not right", "left"),
+    ("lefty", None), ("up", None), ("", None),
+])  # fmt: skip
+def test_choices_of_words(text, word):
+    assert read(text, "choice", ("left", "middle", "right")) == word
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("True", "true"), ("It is so.\n\n Yes! ", "yes"), ("The answer is: False.", "false"), ("a  B", "a b"),
+    (" \n.", None),
+    (r"so \boxed{x+1}", "x+1"), ("The answer is ) ].", ") ]"), (") >", ") >"), ("(yes)", "yes"), (r"\text{(C)}", "c"),
+    ("()", "()"), ("[a] (b)", "[a] (b)"), ("apple banana", "apple banana"), ("", None),
+])  # fmt: skip
+def test_short_texts(text, wanted):
+    assert read(text, "text") == wanted
+
+
+def test_nothing_takes_long_or_raises():
+    for kind in answers.KINDS:
+        for text in ("(" * 9000, r"\boxed{" * 3000, "answer is " * 3000, "1," * 9000, "\0\ufffd", "9/" * 9000):
+            read(text, kind, ("A", "B"))
+
+
+def test_votes():
+    assert votes.last(["a", NONE]) is NONE
+    assert votes.majority(["b", "a", "a"]) == "a" and votes.majority(["b", "a"]) == "b"
+    assert votes.majority([NONE, NONE, "c"]) == "c" and votes.majority([NONE]) is NONE
+    assert votes.majority([Fraction(1, 2), Fraction(2), Fraction(2, 4)]) == Fraction(1, 2)
+    assert votes.best(["a", "b", "c"], [math.nan, 0.1, 0.1]) == "b" and votes.best(["a", "b"], [math.nan] * 2) == "a"
+
+
+@pytest.mark.parametrize("module", [answers, votes])
+def test_examples(module):
+    assert doctest.testmod(module).attempted > 0 and doctest.testmod(module).failed == 0
