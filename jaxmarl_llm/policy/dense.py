@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 
+from jaxmarl_llm.utils import quantised
+
 LINEAR = "linear map"  # what the backward pass does not recompute with ``policy.remat=dots``
 
 
@@ -58,14 +60,16 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        shape = (x.shape[-1], self.features)
-        kernel = self.param(
-            "kernel", nn.initializers.normal(0.02), shape[::-1] if self.product.turned else shape
-        )
         # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
         x_RD = x.reshape(-1, x.shape[-1])
         out = self.out_dtype or self.dtype
-        y_RE = multiply(self.product, x_RD, kernel.astype(self.dtype), out)
+        if self.has_variable(quantised.COLLECTION, "values"):
+            stored = (self.get_variable(quantised.COLLECTION, name) for name in ("values", "scales"))
+            y_RE = quantised.product(self.dtype, out, x_RD, *stored)
+        else:
+            shape = (self.features, x.shape[-1]) if self.product.turned else (x.shape[-1], self.features)
+            kernel = self.param("kernel", nn.initializers.normal(0.02), shape)
+            y_RE = multiply(self.product, x_RD, kernel.astype(self.dtype), out)
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros, (self.features,))
             y_RE = y_RE + aligned(bias.astype(out), y_RE)
