@@ -36,9 +36,10 @@ smoke: venv
 	@echo "Two tiny models, which can write one line of Python each, learn from tests which lines add two numbers together."
 	@$(RUN) -m experiments.train --config=configs/coding.py:toy $(ARGS)
 
-# Programs that one test compiled are there for the others, and for the next call.
+# Programs that one test compiled are there for the others, and for the next call. Some tests wait, for a program's limit
+# or a process of their own: on few cores one process more than cores.
 TESTS := JAX_COMPILATION_CACHE_DIR=$(abspath .pytest_compiled) JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 \
-  $(RUN) -m pytest -n $(shell nproc | awk '{print ($$1 < 4) ? 2 : 4}') --dist loadfile --no-loadscope-reorder
+  $(RUN) -m pytest -n $(shell nproc | awk '{print ($$1 < 4) ? 3 : 4}') --dist loadfile --no-loadscope-reorder
 
 test: venv
 	@$(TESTS) --fast $(ARGS)

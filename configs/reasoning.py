@@ -7,7 +7,8 @@ Variants (after a colon, comma-separated):
   words          sums told in words, in place of sums of numbers
   solo           one agent, which is GRPO
   smoke          tiny random models, everything else real; under a minute
-  clues          two tiny models, each reads the word that the other one must give, see docs/reasoning.md
+  clues          MAPoRL: a tiny model learns to give its partner, who is scripted, the word that the partner needs, see
+                 docs/reasoning.md; with --config.maporl.horizon=current it is paid for its own answers only
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
 """
 
@@ -59,9 +60,13 @@ def riddle(source):
         config.team.agents = ("red", "green", "blue", "leader")
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
         config.train.protocol, config.task.total = "leader", "last"
+        config.train.steps = 100
     else:
+        config.team.models = ("game-tiny", "scripted:repeater")
         config.train.turns, config.train.later_samples = 2, 1
-        config.task.feedback, config.train.backup = "heard", "last"
+        config.task.feedback = "heard"
+        config.train.system, config.train.backup = "maporl", "mean"
+        config.maporl.discount = 0.9  # of 0.3 little is left beside the luck of the first turn
+        config.train.group, config.train.lr, config.train.steps = 32, 1e-3, 160
     config.train.prompts = config.train.prompts_per_microbatch = 9
-    config.train.steps = 100
     return config

@@ -77,6 +77,7 @@ def test_metrics_and_transcripts_tell_the_same(learning_run):
     assert row["tokens_per_s"] * row["seconds"] == pytest.approx(spoken)
 
 
+@pytest.mark.slow
 def test_learning_run_has_kl_and_a_signal(learning_run):
     rows = smoke_runs.rows(learning_run.folder, "train/")
     assert [row["step"] for row in rows] == list(range(14))
@@ -158,6 +159,7 @@ def test_evaluate_command_agrees_with_the_run(learning_run, tmp_path):
     assert report["greedy"]["scores"]["return"]["mean"] == summary["after"]["return_greedy"]
 
 
+@pytest.mark.slow
 def test_export_command(learning_run, tmp_path):
     folder = tmp_path / "main"
     done = smoke_runs.run(

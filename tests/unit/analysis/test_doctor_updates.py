@@ -70,6 +70,7 @@ def test_sampler_and_loss_agree():
         assert 0 < deviation < 1e-4 and f"{agent} {deviation:.1e}" in sentence
 
 
+@pytest.mark.slow
 def test_what_was_drawn_is_trained_and_nothing_else():
     forest = spoken(STATED, 2)
     result = updates.trained_tokens(in_turns())

@@ -130,6 +130,7 @@ def test_greedy_results_do_not_depend_on_the_batches():
     assert again.actions_BG == tuple(whole.actions_BG[i] for i in (4, 1, 0))
 
 
+@pytest.mark.slow
 def test_a_smaller_evaluation_runs_the_program_of_a_larger_one():
     """As evaluations during a training do: fewer items, all of them short."""
     sizes = evaluation.prompt_sizes(tiny_team(), [(CountingTask(WORDS), range(5))], 3, 768)

@@ -72,6 +72,7 @@ def returns_of(aux, main, mode):
     return getattr(actual, mode).scores()["return"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which, more", [("best", 0), ("latest", 10)])
 def test_every_team_answers_as_if_put_together_by_hand(workdirs, scripted, which, more):
     lines = []

@@ -60,6 +60,7 @@ def test_a_pipeline_is_learned_from_agent_by_agent():
     assert second.advantages_NR.tolist() == [[6, 7, 8, 9, 10, 11]]
 
 
+@pytest.mark.slow
 def test_in_a_tree_every_path_is_continued():
     task = tiny.Task(total)
     forest = run(Tree(task.prompts, fan_out=(2, 3)), task)

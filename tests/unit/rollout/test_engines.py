@@ -201,6 +201,7 @@ def test_only_adapters_can_be_published(tmp_path):
 # Drawing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [
     SamplingParams(4, 0.6), SamplingParams(4, 1.3, top_k=4), SamplingParams(4, 0.8, top_p=0.7),
     SamplingParams(4, min_p=0.2), SamplingParams(4, temperature=0.0),
@@ -435,6 +436,7 @@ def test_garbage_is_tried_again_and_then_named(tmp_path, data):
     assert engine.metrics()["engine/repeated"] == 1
 
 
+@pytest.mark.slow
 def test_a_short_failure_changes_nothing(server, tmp_path):
     failures = [Raw(b"busy", 503), Broken(), Raw(b"{", 200), Raw(b"{}", 429)]
     lock = threading.Lock()

@@ -153,6 +153,7 @@ def test_states_are_donated_and_the_copies_of_the_host_stay():
     jax.tree.map(np.testing.assert_array_equal, on_host, wanted)
 
 
+@pytest.mark.slow
 def test_several_updates_in_a_row():
     """The optimizer's own count goes on in each run."""
     calls = [learning(0), learning(1)]

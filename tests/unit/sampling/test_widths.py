@@ -109,6 +109,7 @@ def test_batches_of_many_widths_compile_nothing_after_the_first():
         np.testing.assert_allclose(drawn[lengths].logprobs_NRL, wanted.logprobs_NRL, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_other_calls_have_programs_of_their_own():
     bar, (member,) = Bar(), built().members
     sizes = plan_sizes({agent: prompts_of(3, 20) for agent in tiny.AGENTS}, 2, LADDER)
@@ -120,6 +121,7 @@ def test_other_calls_have_programs_of_their_own():
     assert bar.shown == [2, "1", "2"] * 2
 
 
+@pytest.mark.slow
 def test_an_update_has_one_width_for_the_prompts_of_all_turns():
     """And the gradient of what it would have with widths of their own."""
     batches = []

@@ -85,6 +85,7 @@ class Exact:
         return {k: self._table[c, tuple(ids)] for c, texts in read.items() for k, ids in texts.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["maac", "iac"])
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_expected_gradient_is_the_true_one(name, system):

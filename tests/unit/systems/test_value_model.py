@@ -53,6 +53,7 @@ def test_values_are_those_of_each_text_alone(rows):
     assert np.asarray(texts.used_NB).sum() == 6
 
 
+@pytest.mark.slow
 def test_models_may_have_different_numbers_of_items():
     texts = value_model.pad_texts([TEXTS_NBK[0], TEXTS_NBK[1][:1]], 2)
     assert texts.used_NB.tolist() == [[True, True, True, False], [True, False, False, False]]

@@ -98,6 +98,7 @@ def test_learning_rates_of_agents_equal_optimizers_of_their_own():
     assert not same(part(1, together), part(1, learn(lr=0.01)[0]))
 
 
+@pytest.mark.slow
 def test_sampler_and_update_know_how_each_agent_draws():
     """Log-probabilities are those of the agent's own distribution, and the first ratio is 1."""
     trainable = team().members[0].trainable
