@@ -33,6 +33,12 @@ class Raw(Exception):
         self.data, self.status = data, status
 
 
+class Listener(ThreadingHTTPServer):
+    """A server that lets many connections wait, as a busy machine needs."""
+
+    request_queue_size = 128
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
@@ -83,7 +89,7 @@ class EngineServer:
         self._member, self._change, self._raw = member, change, raw
         self.adapters, self.seen, self.headers = {}, [], []
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._http = Listener(("127.0.0.1", port), Handler)
         self._http.owner, self._http.daemon_threads = self, False
         self.port = self._http.server_port
         self.url = f"http://127.0.0.1:{self.port}"

@@ -49,6 +49,12 @@ def anthropic_body(say: Say, text: str) -> dict:
     return body
 
 
+class Listener(ThreadingHTTPServer):
+    """A server that lets many connections wait, as a busy machine needs."""
+
+    request_queue_size = 128
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 10
@@ -105,7 +111,7 @@ class Server:
     def __init__(self, *script: Say, rule: Callable[[dict | None], Say] | None = None):
         self.script, self.rule, self.seen, self.models = list(script), rule, [], MODELS
         self.closing, self._lock = threading.Event(), threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = Listener(("127.0.0.1", 0), Handler)
         self._http.owner, self._http.block_on_close = self, True
         self._http.daemon_threads = False
         self.url = f"http://127.0.0.1:{self._http.server_port}"
