@@ -67,6 +67,8 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
         variables = jax.vmap(split, in_axes=(axes,), out_axes=axes, axis_size=n_agents)(variables)
         sampler = sampler.clone(config=dataclasses.replace(sampler.config, tie_embeddings=False))
         cache = cache.apart()
+    else:
+        sampler = stacked
     reader = Reader(sampler, variables, axes, layout, stack.leaves_rows)
     return *_laid_out(layout, logits_NRV, cache), reader
 

@@ -11,6 +11,7 @@ import pytest
 import tiny
 
 from jaxmarl_llm import sampling, team
+from jaxmarl_llm.policy import Product
 from jaxmarl_llm.sampling import SamplingParams
 
 PROMPTS, WIDTH = 5, 7  # neither they, nor products of them and the samples, are a width of the model or a rank
@@ -96,6 +97,7 @@ def test_how_a_stack_samples_on_a_platform(platform, apart, leaves):
     stack = team.on_platform(tiny.stack(sampler=tiny.POLICY.clone(dtype=jnp.bfloat16)), platform)
     assert (stack.sampler.apart, stack.leaves_rows) == (apart, leaves)
     assert stack.sampler.dtype == jnp.bfloat16 and stack.policy == tiny.POLICY
+    assert stack.sampler.product is (Product.TURNED if platform == "cpu" else Product.ROWS_FIRST)
     # Layers apart and rows left behind: a program without loops over layers, with one more loop for 16 / 4 rows.
     several = text_of(dataclasses.replace(stack, sampler=stack.sampler.clone(dtype=jnp.float32)),
                       tiny.params(), tiny.lora(), samples=8)  # fmt: skip

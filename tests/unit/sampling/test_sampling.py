@@ -125,6 +125,7 @@ def test_a_row_does_not_depend_on_the_other_rows():
     assert (other_first.tokens_NRL[:, :3] != both.tokens_NRL[:, :3]).any()
 
 
+STACKED = tiny.POLICY.clone(product=Product.TURNED)  # where layers are not apart, kernels stay as they are
 APART = [tiny.POLICY.clone(apart=True, product=product) for product in (Product.ROWS_FIRST, Product.TURNED)]
 
 
@@ -152,7 +153,7 @@ def test_frozen_and_full_stacks_draw_the_same_from_the_same_parameters():
 @pytest.mark.slow
 def test_layers_apart_draw_the_same():
     shared = Shared(np.array([[3, 4, 5, 6], [9, 8, 0, 0]]), np.array([4, 2]))
-    for options, apart in itertools.product(({}, {"shared": shared}, {"eos_ids": (11, 70)}), APART):
+    for options, apart in itertools.product(({}, {"shared": shared}, {"eos_ids": (11, 70)}), [*APART, STACKED]):
         together, separate = generate(**options), generate(sampler=apart, **options)
         np.testing.assert_array_equal(together.lengths_NR, separate.lengths_NR)
         np.testing.assert_array_equal(together.tokens_NRL, separate.tokens_NRL)
