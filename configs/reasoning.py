@@ -4,9 +4,9 @@ Command:   python -m experiments.train --config=configs/reasoning.py
 Result:    not measured yet
 Cost:      not measured yet; two CPU cores are enough
 Variants (after a colon, comma-separated):
-  words          sums told in words, in place of sums of numbers
+  words          sums in words, in place of sums of numbers
   solo           one agent, which is GRPO
-  smoke          tiny random models, everything else real; under a minute
+  smoke          tiny random models, everything else real
   clues          MAPoRL: a tiny model learns to give its partner, who is scripted, the word that the partner needs, see
                  docs/reasoning.md; with --config.maporl.horizon=current it is paid for its own answers only
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
