@@ -98,3 +98,18 @@ def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
         actual.append((value, int(hits)))
     assert pathlib.Path(place).is_relative_to(tmp_path) and any(pathlib.Path(place).iterdir())
     assert actual[0][1] == 0 and actual[1][1] >= 1 and actual[0][0] == actual[1][0]
+
+
+def test_a_program_that_is_only_half_written_is_compiled_again(tmp_path):
+    """As where another process of the tests is still writing it: no warning that pytest makes an error."""
+    from smoke_runs import programs_kept
+
+    def double(x):
+        return 2 * x
+
+    with programs_kept(tmp_path):
+        assert jax.jit(double)(3.0) == 6.0
+        (kept,) = tmp_path.glob("jit_double-*-cache")
+        kept.write_bytes(kept.read_bytes()[:-9])
+        jax.clear_caches()
+        assert jax.jit(double)(3.0) == 6.0
