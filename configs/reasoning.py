@@ -58,7 +58,7 @@ def riddle(source):
     if source == "trust":
         config.team.agents = ("red", "green", "blue", "leader")
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
-        config.train.protocol, config.task.total = "leader", "last"
+        config.train.system, config.train.protocol, config.task.total = "mlpo", "leader", "last"
     else:
         config.train.turns, config.train.later_samples = 2, 1
         config.task.feedback, config.train.backup = "heard", "last"
