@@ -59,7 +59,7 @@ def riddle(source):
     if source == "trust":
         config.team.agents = ("red", "green", "blue", "leader")
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
-        config.train.protocol, config.task.total = "leader", "last"
+        config.train.system, config.train.protocol, config.task.total = "mlpo", "leader", "last"
         config.train.steps = 100
     else:
         config.team.models = ("game-tiny", "scripted:repeater")

@@ -4,16 +4,16 @@ Command:   python -m experiments.train --config=configs/systems.py:marloo
 Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
-  mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
-  marlhf, marlhf_iter
+  mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
+  madpo_iter, marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
+                 of maporl and mlpo answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
 """
 
-from jaxmarl_llm.config import UserError, parse_arg, presets
+from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
 from jaxmarl_llm.config.files import experiment
 
 coding = experiment("coding")
@@ -33,6 +33,13 @@ SYSTEMS = {
     "maporl": {
         "task.kind": "reasoning", "task.source": "sums", "task.feedback": "heard_scored", "train.turns": 2,
         "train.later_samples": 1, "train.joint_mode": "aligned", "sampling.max_new_tokens": 32,
+    },
+    # Questions too: three peers that stay as they are answer once, the leader several times after the same answers.
+    "mlpo": {
+        "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.protocol": "leader",
+        "train.joint_mode": "aligned", "team.agents": ("first", "second", "third", "leader"),
+        "team.agent.first.trainable": False, "team.agent.second.trainable": False,
+        "team.agent.third.trainable": False, "sampling.max_new_tokens": 32,
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
@@ -61,11 +68,12 @@ def get_config(arg=None):
         raise UserError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
     config = coding.get_config()
     config.train.system = chosen[0]
+    agent_settings.declare(config, SYSTEMS[chosen[0]])
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
     if options.smoke:
         presets.smoke(config)
         config.policy.remat = "none"
-        if config.train.system == "maporl":
+        if config.train.system in ("maporl", "mlpo"):
             riddles(config)
             return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
@@ -81,7 +89,8 @@ def get_config(arg=None):
 def riddles(config):
     """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
     config.model = "game-tiny"
-    config.task.source, config.task.eval_source, config.task.test_source = "clues", "", ""
+    config.task.source = "clues" if config.train.system == "maporl" else "trust"
+    config.task.eval_source = config.task.test_source = ""
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.train.group = 8  # of two answers both are often wrong
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()

@@ -101,7 +101,6 @@ def refusals(config) -> list[str]:
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
     # These import JAX, for which --help and errors in flags are not to wait.
     from jaxmarl_llm.analysis.audit import fidelity
-    from jaxmarl_llm.factory import randomness
     from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
     from jaxmarl_llm.runs import training_loop
     from jaxmarl_llm.runs.prefetch import RolloutPrefetch
@@ -119,7 +118,7 @@ def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measure
         credit = run.learner.assign(forest)
         run.write_transcripts(step, forest, credit)
         protocol = FreshAnswers(run.task.prompts, partners)
-        ids = randomness.batch_ids(config, run.task.items, step)
+        ids = run.draw_ids(step)
         rollout, key = training_loop.rollout_of(run, ids, run.timer, step), run.key("fidelity", step)
         fresh = rollout(protocol, trainables=trainables, key=key).turns
         rewards_RK, judged = fidelity.partner_rewards(forest, fresh, run.scorer)

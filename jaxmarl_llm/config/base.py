@@ -10,6 +10,7 @@ from jaxmarl_llm.config import (
     imitation,
     loss,
     maporl,
+    mlpo,
     preference,
     programs,
     prompts,
@@ -33,7 +34,7 @@ FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, maporl, imitation,
+    programs, remote, reasoning, maporl, mlpo, imitation,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Fields of task.kind=reasoning: what a team earns by its answers, and what agents are shown of them."""
 
-from jaxmarl_llm.config import programs, remote
+from jaxmarl_llm.config import programs, remote, systems
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -11,6 +11,10 @@ OWN_FEEDBACK = ("leader", "teams")  # protocols that say themselves what agents 
 
 def _reasoning(config: ConfigDict) -> bool:
     return config.task.kind == KIND or is_dotted(config.task.kind)
+
+
+def _solves(config: ConfigDict) -> bool:
+    return config.task.kind == KIND and not config.task.reward and config.train.system != systems.SFT
 
 
 def between_turns(config: ConfigDict) -> bool:
@@ -33,6 +37,10 @@ FIELDS = (
            {"mean": "the share that is right", "last": "1 if the last agent's is right",
             "vote": "1 if that of the majority is right, of equally many the first one"},
            read=Read(_reasoning, "only task.kind='reasoning' reads it")),
+    number("task.drop_easier_than", 1.0,
+           "Leave out training problems that the team of the beginning solves more often than this share of its "
+           "answers, by what the team earns; 1: none.", low=0, high=1,
+           read=Read(_solves, "only task.kind='reasoning' without task.reward, and no train.system='sft', reads it")),
     choice("task.shown_score", "noised",
            "The score that agents are shown beside each answer, never the reward itself; or the dotted name of a "
            "verifier of your own, (questions, texts) -> a number from 0 to 1 for each, see docs/reasoning.md.",

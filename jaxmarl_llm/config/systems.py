@@ -65,6 +65,11 @@ SYSTEMS = {
         decides=("discount", "backup", "reduce", "turn_loss", "local_weight"),
         needs=("train.later_samples", (1,), "influence is what follows an answer in its conversation"),
     ),
+    "mlpo": System(
+        "a leader's answers after the same answers of peers that do not learn",
+        decides=("baseline", "normalise", "normalise_by"),
+        needs=("train.protocol", ("leader",), "the leader reads its peers"),
+    ),
     "c3": System(
         "alternatives to an answer after the same answers, in a tree",
         decides=("baseline",),

@@ -131,6 +131,8 @@ def completions(config) -> int:
         return 0
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
+    if c.system == "mlpo":  # peers answer once
+        return c.prompts * (len(config.team.agents) - 1 + c.group)
     rounds = 2 if c.protocol == "discussion" else 1
     learned = (rounds * answers(config) + remarks(config)) * len(config.team.agents)
     return learned + partner_completions(config) + counterfactual_completions(config)

@@ -20,6 +20,7 @@ STREAMS = (
     "report",
     "demonstrations",
     "redraw",
+    "easy",
 )
 
 

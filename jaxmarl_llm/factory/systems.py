@@ -26,6 +26,7 @@ from jaxmarl_llm.systems import (
     maremax,
     marlhf,
     marloo,
+    mlpo,
     sft,
 )
 from jaxmarl_llm.systems.critics import Critics
@@ -44,6 +45,7 @@ FROM_FOREST = {
     "centralised": centralised.assign,
     "dr_mas": dr_mas.assign,
     "at_grpo": at_grpo.assign,
+    "mlpo": mlpo.assign,
     "c3": c3.assign,
     "ccpo": ccpo.assign,
     "lessonl": lessonl.assign,

@@ -14,6 +14,7 @@ from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.turns import MultiTurn, by_node, history, own_turns
 from jaxmarl_llm.protocols.types import Episode
+from jaxmarl_llm.utils.errors import UserError
 
 Messages = Sequence[dict[str, str]]
 
@@ -38,18 +39,27 @@ class Pipeline(MultiTurn):
       steps: names of all agents, in the order of the prompts -> those of each step, in the same order.
       show: the prompt of an agent after the first step, its name, and the texts of all agents of the steps before,
         by name -> the messages that it sees.
+      fan_out: in the only turn the agents of the last step answer ``samples`` times after the same single answers
+        of the agents before them, which are part of all joint answers of the node.
     """
 
     steps: Callable[[Sequence[str]], list[tuple[str, ...]]] = one_by_one
     show: Callable[[Messages, str, Mapping[str, str]], Messages] = quote_all
+    fan_out: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.fan_out and self.turns > 1:
+            raise UserError(f"turns={self.turns}: with fan_out there is one turn")
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to the next agents on all nodes: the first step draws G samples, the others one after each."""
         if not state.turns:
             prompts = [self.prompts(item) for item in state.items]
             first = self.steps(list(prompts[0]))[0] if prompts else ()
+            samples = 1 if self.fan_out else self.samples
             return [
-                SpeakRequest(agent, i, tuple(by_agent[agent]), self.samples)
+                SpeakRequest(agent, i, tuple(by_agent[agent]), samples)
                 for i, by_agent in enumerate(prompts)
                 for agent in first
             ]
@@ -64,7 +74,8 @@ class Pipeline(MultiTurn):
 
     def _after(self, state: Episode, agents: tuple[str, ...], number: int, nodes: dict) -> list[SpeakRequest]:
         """Requests to the agents of a step, one after each sample of the agents before it."""
-        requests = []
+        requests, last_step = [], agents == self.steps(list(self.prompts(state.items[0])))[-1]
+        samples = self.samples if self.fan_out and last_step else 1
         for (item, j), by_agent in nodes.items():
             last_of = {} if j is None else {turn.agent: turn for turn in own_turns(state, j)}
             for earlier in zip(*by_agent.values(), strict=True):
@@ -76,7 +87,9 @@ class Pipeline(MultiTurn):
                     )
                     messages = tuple(self.show(prompt, agent, texts))
                     parent = earlier[-1].id if last is None else last.id
-                    requests.append(SpeakRequest(agent, item, messages, 1, number, parent=parent, follows=j))
+                    requests.append(
+                        SpeakRequest(agent, item, messages, samples, number, parent=parent, follows=j)
+                    )
         return requests
 
     def observe(self, state: Episode, turns) -> list[Node]:
@@ -85,5 +98,7 @@ class Pipeline(MultiTurn):
         for (item, j), by_agent in by_node(state, number).items():
             agents = list(self.prompts(state.items[item]))
             if len(by_agent) == len(agents):
-                nodes.append(Node(item, {a: tuple(t.id for t in by_agent[a]) for a in agents}, number, j))
+                most = max(map(len, by_agent.values()))  # with fan_out the others have one answer
+                ids = {a: tuple(t.id for t in by_agent[a]) * (most // len(by_agent[a])) for a in agents}
+                nodes.append(Node(item, ids, number, j))
         return nodes

@@ -28,7 +28,16 @@ from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
-from jaxmarl_llm.runs import begin, damaged, journals, lock, plan_table, resumed_summary, summaries
+from jaxmarl_llm.runs import (
+    begin,
+    damaged,
+    journals,
+    kept_problems,
+    lock,
+    plan_table,
+    resumed_summary,
+    summaries,
+)
 from jaxmarl_llm.runs.budgets import Spending
 from jaxmarl_llm.runs.iterations import Schedule
 from jaxmarl_llm.runs.learner import Learner
@@ -84,6 +93,7 @@ class Run:
             self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
             self._open_learner(stack)
             self._open_files(stack)
+            self._kept = kept_problems.of_run(self)
             self._stack = stack.pop_all()
         return self
 
@@ -196,6 +206,11 @@ class Run:
     def key(self, stream: str, step: int) -> jax.Array:
         """Random key of a named stream at an iteration."""
         return jax.random.fold_in(randomness.stream(self.config, stream), step)
+
+    def draw_ids(self, step: int, number: int = 0) -> list[int]:
+        """Items of a draw of an iteration, see `randomness.draw_ids`, among those that `kept_problems` leaves."""
+        items = [self.task.items[i] for i in self._kept]
+        return [self._kept[n] for n in randomness.draw_ids(self.config, items, step, number)]
 
     def draw_keys(self, step: int, number: int) -> tuple[jax.Array, jax.Array]:
         """Random keys of a draw of an iteration, and of its counterfactuals; number 0: the first draw."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.factory import randomness, rollouts, training
+from jaxmarl_llm.factory import rollouts, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
@@ -45,7 +45,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
 
     Number 1 and more are further draws, of other items and with keys of their own.
     """
-    config, ids = run.config, randomness.draw_ids(run.config, run.task.items, step, number)
+    config, ids = run.config, run.draw_ids(step, number)
     rollout, (key, counterfactual_key) = rollout_of(run, ids, timer, step), run.draw_keys(step, number)
     forest = rollout(run.protocol, trainables=trainables, key=key, journal=run.journal(ids, step, number))
     if not config.train.counterfactual:

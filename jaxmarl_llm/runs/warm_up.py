@@ -32,6 +32,7 @@ def stage(config) -> ConfigDict:
     for section in ("critic", "preference", "warm_up", "lessons"):  # what only the main run reads
         made[section] = base[section]
     made.search.plans = base.search.plans
+    made.task.drop_easier_than = base.task.drop_easier_than
     made.eval.every = 0
     _without_training_settings(made.team)
     validate(made, "the config's warm-up")

@@ -185,7 +185,7 @@ READ_WITH = {
     "task.total": {"task.kind": "reasoning"}, "eval.vote": {"task.kind": "reasoning"},
     "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
     "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
-    "maporl.horizon": MAPORL, "maporl.share": MAPORL,
+    "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
     "preference.selection": {"train.system": "madpo_iter"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
@@ -218,6 +218,9 @@ def test_choices(path):
             config.expert.model = "m"
         if value == "completions":
             config.update_from_flattened_dict(SERVED)
+        if value == "mlpo":
+            config.train.protocol, config.team.agents = "leader", ("peer", "lead")
+            config.team.agent.peer = {"trainable": False}
         if value == "maporl":
             config.train.turns, config.train.later_samples = 2, 1
         if value == "played":
@@ -478,6 +481,7 @@ UNREAD = {
     "engine.key_variable": ("ENGINE_KEY", SERVED),
     "train.turn_loss": ("mean", {"train.turns": 2}),
     "train.later_samples": (1, {"train.turns": 2}),
+    "task.drop_easier_than": (0.5, {"task.kind": "reasoning"}),
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
     "task.total": ("last", {"task.kind": "reasoning"}),

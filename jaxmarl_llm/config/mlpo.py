@@ -1,0 +1,54 @@
+"""What train.system=mlpo needs: a leader that learns, and at least one peer, none of which does."""
+
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.options import ConfigDict
+
+NAME = "mlpo"
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per agent that cannot be leader or peer, and about turns that nobody would learn from."""
+    c, agents = config.train, tuple(config.team.agents)
+    if c.system != NAME:
+        return []
+    bad = []
+    if len(agents) < 2:
+        bad.append(
+            f"team.agents={agents!r}: train.system='mlpo' needs a leader, the last one, and at least one peer"
+        )
+    if c.turns > 1:
+        bad.append(
+            f"train.turns={c.turns}: train.system='mlpo' allows 1; later turns are for evaluations, with "
+            "train.system='magrpo'"
+        )
+    if c.counterfactual:
+        bad.append(
+            f"train.counterfactual={c.counterfactual!r}: with train.system='mlpo' the leader's answers are compared "
+            "after the same answers already, allowed is ''"
+        )
+    return [*bad, *_leader(config, agents[-1]), *_peers(config, agents[:-1])]
+
+
+def _leader(config: ConfigDict, leader: str) -> list[str]:
+    """A leader that cannot learn; of frozen teams `systems.problems` speaks for learners of other kinds only."""
+    if leader in remote.agents(config):
+        return [
+            f"the model {remote.agents(config)[leader]!r} of agent {leader!r}: train.system='mlpo' trains the last "
+            "agent, which must be a model of ours"
+        ]
+    if config.team.mode == "frozen":
+        return [
+            "team.mode='frozen': train.system='mlpo' trains the leader, allowed are 'adapters' and 'full'"
+        ]
+    if not agent_settings.trainable(config, leader):
+        return [f"team.agent.{leader}.trainable=False: train.system='mlpo' trains this agent, the leader"]
+    return []
+
+
+def _peers(config: ConfigDict, peers: tuple[str, ...]) -> list[str]:
+    """Peers that would learn."""
+    return [
+        f"team.agent.{peer}.trainable: train.system='mlpo' trains the last agent alone, allowed is False"
+        for peer in peers
+        if agent_settings.trainable(config, peer)
+    ]

@@ -1,0 +1,71 @@
+"""Which training problems a run has: without those that its team solves more often than ``task.drop_easier_than``.
+
+The team of the beginning answers every training problem ``eval.samples`` times, once per run: the result is kept in
+the run folder, so that a run that goes on has the same problems, whatever its team has learned.
+"""
+
+import math
+from collections.abc import Sequence
+
+from jaxmarl_llm.factory import evaluations, randomness
+from jaxmarl_llm.protocols import item_name
+from jaxmarl_llm.utils import compile_times, formats
+from jaxmarl_llm.utils.errors import UserError
+
+FILE = "kept_problems.json"
+
+
+def of_run(run) -> list[int]:
+    """Indices of the training problems that are left, all of them without the field; UserError if none is."""
+    share, items = run.config.task.drop_easier_than, run.task.items
+    if share == 1:
+        return list(range(len(items)))
+    file = run.output_folder / FILE
+    if not file.is_file():
+        run.tell(f"the team answers {len(items)} training problems, to leave out the easy ones ...")
+        shares = measured(run)
+        names = {item_name(item): value for item, value in zip(items, shares, strict=True)}
+        formats.write(file, {"drop_easier_than": share, "kept": not_easier(shares, share), "solved": names})
+    kept = formats.read(file)["kept"]
+    if not kept:
+        raise UserError(
+            f"task.drop_easier_than={share}: the team solves each of the {len(items)} training problems more often, so "
+            "that none is left; give a greater share, or other problems"
+        )
+    run.tell(f"training problems: {len(kept)} of {len(items)} are not easier than {share:g}")
+    return kept
+
+
+def not_easier(shares: Sequence[float], share: float) -> list[int]:
+    """Indices of problems that were solved at most as often as ``share``; NaN, where nothing was judged, is kept.
+
+    >>> not_easier([0.5, 0.75, 1.0, float("nan")], 0.75)
+    [0, 1, 3]
+    """
+    return [i for i, solved in enumerate(shares) if not solved > share]
+
+
+def measured(run) -> list[float]:
+    """Mean reward of every training problem over `eval.samples` answers of the team that the run began with."""
+    items = range(len(run.task.items))
+    shown = run.seat.display(len(items), label="training problems", compiles=compile_times.of_process())
+    with run.timer("evaluate"), shown as display:
+        answers = evaluations.evaluate(
+            run.config,
+            run.team,
+            [member.trainable for member in run.team.members],
+            run.task,
+            items,
+            run.config.eval.samples,
+            randomness.stream(run.config, "easy"),
+            sizes=run.prompt_sizes,
+            items_per_batch=run.items_per_batch,
+            engine=run.engine,
+            progress=lambda done, total: done < total and display.update(done, {}),
+        )
+    return [_mean([action.total for action in row]) for row in answers.sampled.actions_BG]
+
+
+def _mean(totals: Sequence[float]) -> float:
+    judged = [total for total in totals if not math.isnan(total)]
+    return sum(judged) / len(judged) if judged else math.nan

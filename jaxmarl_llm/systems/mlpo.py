@@ -1,0 +1,40 @@
+"""MLPO: a leader learns to answer after reading peers that do not learn (arXiv 2507.08960).
+
+The peers answer a question once, and the leader, the last agent, answers G times after these same answers
+(`protocols.leader` with ``fan_out``). With r the reward of the leader's answer k, its advantage is
+
+    A_k = r_k - mean of r          over the group (question, one tuple of peer answers)
+
+without division by the standard deviation; nor is the loss divided by the length of an answer, unless
+``train.aggregation`` says so. The luck of the peers is the same for all that are compared, and peers have the advantage
+0. The paper has a supervised stage on answers that correct themselves before this one: a warm-up on demonstrations.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.systems.types import Credit
+
+
+def assign(forest: Forest, config: CreditConfig) -> Credit:
+    """Credit with the advantages of the leader's answers among those after the same peer answers; peers have none."""
+    fixed_config = dataclasses.replace(config, baseline="mean", normalise=False)
+    return magrpo.compare(forest, magrpo.returns(forest, fixed_config), groups(forest), fixed_config)
+
+
+def groups(forest: Forest) -> np.ndarray:
+    """Group key of every turn, int32 (turns,): of the leader's by the answers that it has read; of peers -1."""
+    agent_of = [turn.agent for turn in forest.turns]
+    groups_R, _ = credit.keys_by(
+        "parent",
+        item=[turn.item for turn in forest.turns],
+        agent=agent_of,
+        parent=[turn.parent for turn in forest.turns],
+    )
+    leader = marginals.agents(forest)[-1]
+    return np.where([agent == leader for agent in agent_of], groups_R, -1).astype(np.int32)
