@@ -5,7 +5,7 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, c3, ccpo, centralised, iac, maac, madpo, madpo_iter,
-  marlhf, marlhf_iter
+  dpo, marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
@@ -48,6 +48,8 @@ SYSTEMS = {
     # Ten iterations of eight joint answers to each problem, then the pairs of all; 16 of 28 pairs at most.
     "madpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16},
     "madpo_iter": {"train.joint_mode": "aligned", "train.group": 8, "preference.replay": "current"},
+    # Each agent on its own answers to its prompt, against the untrained model.
+    "dpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16, "preference.reference": True},
     "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
     "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip

@@ -72,13 +72,13 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
     actual = trained(name, fields)
     for actions in actual.actions:
         assert len({action.total for action in actions}) > 1  # returns differ
-    collects = name in ("madpo", "marlhf")  # in the first iteration
+    collects = name in ("madpo", "dpo", "marlhf")  # in the first iteration
     assert ["main/loss" in row or "team/loss" in row for row in actual.rows] == [not collects, True]
     assert actual.advantages and all(np.abs(learned).max() > 0 for learned in actual.advantages)
     last = actual.rows[-1]
-    if name.startswith(("madpo", "marlhf")):
+    if name.startswith(("madpo", "dpo", "marlhf")):
         assert last["preference/pairs"] > 0
-        assert last.get("madpo/loss", 0) > 0 or 0 <= last["reward_model/accuracy"] <= 1
+        assert last.get("madpo/loss", last.get("main/dpo_loss", 0)) > 0 or 0 <= last["reward_model/accuracy"] <= 1
     if name in ("iac", "maac"):
         critics = ("team",) if name == "maac" else ("aux", "main")
         for row in actual.rows:
