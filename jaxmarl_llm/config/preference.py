@@ -1,4 +1,4 @@
-"""Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo."""
+"""Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo, malt."""
 
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field
@@ -18,11 +18,14 @@ def _pairs(config: ConfigDict) -> bool:
 
 
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"
+# The reference of malt is always the team after its imitation.
+_WITH_REFERENCE = tuple(name for name in DIRECT if name != "malt")
 FIELDS = (
-    number("preference.collect", 10, "madpo, marlhf, dpo: first iterations, which collect pairs without learning.",
+    number("preference.collect", 10,
+           "madpo, marlhf, dpo, malt: first iterations, which collect pairs without learning.",
            low=1),
     number("preference.pairs", 4,
-           "Pairs of a problem's joint answers in an iteration, of dpo of an agent's answers to one prompt; 0: all.",
+           "Pairs of a problem's joint answers in an iteration, of dpo and malt of an agent's to one prompt; 0: all.",
            low=0),
     choice("preference.selection", "gap", "Which pairs, if there are more.",
            {"gap": "those of the greatest difference of rewards", "random": ""},
@@ -34,13 +37,13 @@ FIELDS = (
     number("preference.nearest", 3, "Iterations of replay=nearest, this one counted.", low=1),
     number("preference.decay", 0.5, "lambda of replay=decay; 1: all iterations alike.", low=0.01, high=1),
     number("preference.batch", 16,
-           "Pairs of an update, of madpo's agents, of each agent of dpo, or of marlhf's reward model.",
+           "Pairs of an update, of madpo's agents, of each agent of dpo and malt, or of marlhf's reward model.",
            low=1),
-    number("preference.beta", 0.1, "madpo, dpo: strength of the pull to the reference (DPO's beta).", low=1e-6),
+    number("preference.beta", 0.1, "madpo, dpo, malt: strength of the pull to the reference (DPO's beta).", low=1e-6),
     value("preference.reference", False,
           "madpo, dpo: subtract log-probabilities of the reference policy (DPO): what the run began with.",
-          Read(lambda c: c.train.system in DIRECT,
-               f"only train.system={' and '.join(map(repr, DIRECT))} read it")),
+          Read(lambda c: c.train.system in _WITH_REFERENCE,
+               f"only train.system={' and '.join(map(repr, _WITH_REFERENCE))} read it")),
     number("preference.model_updates", 32,
            "marlhf: updates of the reward model whenever it is fitted: once, of _iter in every iteration.",
            low=1),
@@ -51,7 +54,7 @@ FIELDS = (
 
 def needs_reference(config: ConfigDict) -> bool:
     """Whether the loss compares with the untrained model."""
-    return config.train.system in DIRECT and config.preference.reference
+    return config.train.system in _WITH_REFERENCE and config.preference.reference
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -65,7 +68,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         if field(config, path) != wanted:
             bad.append(f"{path}={field(config, path)!r}: {name} needs {wanted!r}: {why}")
     protocols = ("simultaneous", "tree") if c.system == "dpo" else ("simultaneous",)
-    if c.protocol not in protocols:
+    if c.protocol not in protocols and c.system != "malt":  # which needs a tree
         wanted = " or ".join(map(repr, protocols))
         bad.append(
             f"train.protocol={c.protocol!r}: {name} needs {wanted}: a pair is of answers to the same prompts"

@@ -85,6 +85,13 @@ SYSTEMS = {
     "dpo": System(
         "pairs of an agent's turns under one prompt, collected first", PAIRS, _DPO_DECIDES, offline=True
     ),
+    "malt": System(
+        "values of a tree's answers: good ones are imitated, then preferred to their siblings",
+        PAIRS,
+        _DPO_DECIDES,
+        needs=("train.protocol", ("tree",), "values are means over the continuations of an answer"),
+        offline=True,
+    ),
     "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
@@ -96,7 +103,7 @@ CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRIT
 FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)
 OFFLINE = tuple(name for name, row in SYSTEMS.items() if row.offline)
 ONLY_BASELINE = tuple(name for name, row in SYSTEMS.items() if row.only_baseline)
-DIRECT = ("madpo", "madpo_iter", "dpo")  # agents learn from pairs themselves, without a reward model
+DIRECT = ("madpo", "madpo_iter", "dpo", "malt")  # agents learn from pairs themselves, without a reward model
 SFT = "sft"
 
 

@@ -22,6 +22,7 @@ from jaxmarl_llm.systems import (
     lessonl,
     madpo,
     magrpo,
+    malt,
     maporl,
     mareinforce,
     maremax,
@@ -32,6 +33,7 @@ from jaxmarl_llm.systems import (
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
 from jaxmarl_llm.systems.preferences import Pool, pairs_of, siblings, turn_scores
+from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems.types import FromForest, System
 from jaxmarl_llm.team import Team
@@ -73,6 +75,8 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
 
+        if name == "malt":
+            return build_malt(config, scores, collect)
         if name == "dpo":
             pool = build_pool(config, siblings.pairs_of)
             return dpo.Dpo(pool, tuple(config.team.agents), scores, c.batch, collect, c.beta, c.reference)
@@ -158,6 +162,19 @@ def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads
 def critic_optimizer(config):
     """The optimizer of one critic or head."""
     return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps * config.critic.updates)
+
+
+def build_malt(config, scores, collect: int) -> malt.Malt:
+    """MALT's stages; ``scores`` as of `dpo.Dpo`."""
+    c, multiple = config.preference, config.train.prompts_per_microbatch
+    seeds = [(config.seed, randomness.STREAMS.index(name)) for name in ("preferences", "demonstrations")]
+    options = dict(most=c.pairs, selection=c.selection)
+    labelled = Labelled(seeds[0], config.team.agents[1:], config.malt.threshold, **options)
+
+    def order(rows):
+        return sft.DemonstrationOrder(rows, 2 * c.batch, seeds[1], multiple)
+
+    return malt.Malt(labelled, scores, order, c.batch, collect, config.malt.sft_steps, c.beta)
 
 
 def build_pool(config, find: Callable = pairs_of) -> Pool:

@@ -168,6 +168,11 @@ class Pool:
         """Number of pairs."""
         return sum(map(len, self._shards.values()))
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """All pairs, in the order of their iterations."""
+        return [pair for shard in self._shards.values() for pair in shard]
+
     def add(self, forest: Forest) -> list[Pair]:
         """Find the pairs of this iteration, and keep them."""
         pairs = self._find(forest, self._random(0), **self._selected)
@@ -185,7 +190,7 @@ class Pool:
         iterations = list(self._shards)
         sizes, ages = [len(self._shards[k]) for k in iterations], [self.done - k for k in iterations]
         masses_P = np.repeat(masses(self._replay, ages, sizes, **self._options), sizes)
-        pairs = [pair for shard in self._shards.values() for pair in shard]
+        pairs = self.pairs
         if agent is not None:
             masses_P = masses_P * [pair.winner[0].agent == agent for pair in pairs]
         possible = np.flatnonzero(masses_P)

@@ -35,7 +35,7 @@ def tree(leaves=LEAVES):
     rewards, joints = np.ravel(leaves).tolist(), []
     for turn, reward in zip(turns[6:], rewards, strict=True):
         path = (turns[turn.parent].parent, turn.parent, turn.id)
-        joints.append(Joint(0, path, SimpleNamespace(total=reward), node=turn.parent - 2))
+        joints.append(Joint(0, path, SimpleNamespace(total=reward, local={}), node=turn.parent - 2))
     return Forest((SimpleNamespace(task_id="p0"),), tuple(turns), tuple(joints))
 
 
