@@ -5,12 +5,12 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
-  madpo_iter, marlhf, marlhf_iter
+  madpo_iter, dpo, malt, marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl and mlpo answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
+                 of maporl, mlpo and malt answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
@@ -55,6 +55,14 @@ SYSTEMS = {
     # Ten iterations of eight joint answers to each problem, then the pairs of all; 16 of 28 pairs at most.
     "madpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16},
     "madpo_iter": {"train.joint_mode": "aligned", "train.group": 8, "preference.replay": "current"},
+    # Each agent on its own answers to its prompt, against the untrained model.
+    "dpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16, "preference.reference": True},
+    # Questions: a generator, a verifier, a refiner, three of each after every path; 27 final answers to a question.
+    "malt": {
+        "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.protocol": "tree",
+        "team.agents": ("generator", "verifier", "refiner"), "train.joint_mode": "aligned", "train.group": 3,
+        "sampling.max_new_tokens": 32,
+    },
     "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
     "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip
@@ -73,7 +81,7 @@ def get_config(arg=None):
     if options.smoke:
         presets.smoke(config)
         config.policy.remat = "none"
-        if config.train.system in ("maporl", "mlpo"):
+        if config.train.system in ("maporl", "mlpo", "malt"):
             riddles(config)
             return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
@@ -89,8 +97,12 @@ def get_config(arg=None):
 def riddles(config):
     """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
     config.model = "game-tiny"
-    config.task.source = "clues" if config.train.system == "maporl" else "trust"
+    config.task.source = {"maporl": "clues", "mlpo": "trust", "malt": "lock3"}[config.train.system]
     config.task.eval_source = config.task.test_source = ""
+    if config.train.system == "malt":
+        config.preference.update(collect=1, batch=4)
+        config.malt.update(threshold=0.1, sft_steps=1)  # guesses are right once in three times
+        config.train.steps = 3
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
-    config.train.group = 8  # of two answers both are often wrong
+    config.train.group = 3 if config.train.system == "malt" else 8  # of two answers both are often wrong
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()

@@ -9,6 +9,7 @@ from jaxmarl_llm.config import (
     general,
     imitation,
     loss,
+    malt,
     maporl,
     mlpo,
     preference,
@@ -28,13 +29,13 @@ from jaxmarl_llm.utils.errors import UserError
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
     general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, loss, critic, preference,
-    imitation, programs,
+    malt, imitation, programs,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, maporl, mlpo, imitation,
+    programs, remote, reasoning, maporl, mlpo, malt, imitation,
 )  # fmt: skip
 
 

@@ -109,8 +109,8 @@ def _corrections(config: ConfigDict) -> list[str]:
             "train.overlap=True: answers come from the policy before an update; correct for it with "
             "train.importance_cap, for example 2, or train.clip"
         )
-    # With comlrl_compat they are stale as in the original, which has no ratio; MADPO makes one update only.
-    allowed = c.comlrl_compat or c.system in systems.MADPO
+    # With comlrl_compat they are stale as in the original, which has no ratio; DPO makes one update only.
+    allowed = c.comlrl_compat or c.system in systems.DIRECT
     if c.minibatches > 1 and not c.prompts % c.minibatches and not corrected and not allowed:
         bad.append(
             f"train.minibatches={c.minibatches}: all but the first learn from a policy before an update; "
@@ -123,12 +123,12 @@ def _corrections(config: ConfigDict) -> list[str]:
         )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
-    if _mismatch(config) and not corrected and c.system not in systems.MADPO:
+    if _mismatch(config) and not corrected and c.system not in systems.DIRECT:
         bad.append(
             f"sampling.dtype={config.sampling.dtype!r}: the sampler differs from the policy of "
             f"policy.dtype={config.policy.dtype!r}; correct for it with train.importance_cap, for example 2"
         )
-    if engine.by_servers(config) and not corrected and c.system not in systems.MADPO:
+    if engine.by_servers(config) and not corrected and c.system not in systems.DIRECT:
         bad.append(
             f"engine.kind={config.engine.kind!r}: servers compute in another way than the policy that learns; "
             "correct for it with train.importance_cap, for example 2, or train.clip"
@@ -146,7 +146,7 @@ def corrects(config: ConfigDict) -> bool:
     """Whether tokens are weighed because rounding makes the policy another one than the sampler, without more."""
     c = config.train
     other = c.importance_cap or c.clip or c.loss or c.comlrl_compat
-    drawn = c.system not in (*systems.MADPO, systems.SFT)
+    drawn = c.system not in (*systems.DIRECT, systems.SFT)
     return bool(config.policy.dtype != "float32" and c.importance_bound and drawn and not other)
 
 

@@ -1,13 +1,12 @@
-"""Fields of systems that learn from pairs of joint answers of which one earned more: madpo, marlhf, their _iter."""
+"""Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo, malt."""
 
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field
-from jaxmarl_llm.config.systems import FROM_PAIRS, MADPO, OFFLINE
+from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, OFFLINE
 
 # What all of them need.
 NEEDED = {
     "train.turns": (1, "a pair is of answers to the same prompts"),
-    "train.protocol": ("simultaneous", "a pair is of answers to the same prompts"),
     "mesh.agent": (1, "its answers are scored on one device"),
     "mesh.data": (1, "its answers are scored on one device"),
     "mesh.model": (1, "its answers are scored on one device"),
@@ -19,10 +18,15 @@ def _pairs(config: ConfigDict) -> bool:
 
 
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"
+# The reference of malt is always the team after its imitation.
+_WITH_REFERENCE = tuple(name for name in DIRECT if name != "malt")
 FIELDS = (
-    number("preference.collect", 10, "madpo, marlhf: first iterations, which collect pairs without learning.",
+    number("preference.collect", 10,
+           "madpo, marlhf, dpo, malt: first iterations, which collect pairs without learning.",
            low=1),
-    number("preference.pairs", 4, "Pairs of a problem's joint answers in an iteration; 0: all.", low=0),
+    number("preference.pairs", 4,
+           "Pairs of a problem's joint answers in an iteration, of dpo and malt of an agent's to one prompt; 0: all.",
+           low=0),
     choice("preference.selection", "gap", "Which pairs, if there are more.",
            {"gap": "those of the greatest difference of rewards", "random": ""},
            read=Read(lambda c: _pairs(c) and c.preference.pairs > 0,
@@ -32,12 +36,14 @@ FIELDS = (
             "decay": "of an iteration a ago together lambda^a"}, read=Read(_pairs, _NO_PAIRS)),
     number("preference.nearest", 3, "Iterations of replay=nearest, this one counted.", low=1),
     number("preference.decay", 0.5, "lambda of replay=decay; 1: all iterations alike.", low=0.01, high=1),
-    number("preference.batch", 16, "Pairs of an update, of madpo's agents or of marlhf's reward model.", low=1),
-    number("preference.beta", 0.1, "madpo: strength of the pull to the reference (DPO's beta).", low=1e-6),
+    number("preference.batch", 16,
+           "Pairs of an update, of madpo's agents, of each agent of dpo and malt, or of marlhf's reward model.",
+           low=1),
+    number("preference.beta", 0.1, "madpo, dpo, malt: strength of the pull to the reference (DPO's beta).", low=1e-6),
     value("preference.reference", False,
-          "madpo: subtract log-probabilities of the reference policy (DPO).",
-          Read(lambda c: c.train.system in MADPO,
-               f"only train.system={' and '.join(map(repr, MADPO))} read it")),
+          "madpo, dpo: subtract log-probabilities of the reference policy (DPO): what the run began with.",
+          Read(lambda c: c.train.system in _WITH_REFERENCE,
+               f"only train.system={' and '.join(map(repr, _WITH_REFERENCE))} read it")),
     number("preference.model_updates", 32,
            "marlhf: updates of the reward model whenever it is fitted: once, of _iter in every iteration.",
            low=1),
@@ -48,7 +54,7 @@ FIELDS = (
 
 def needs_reference(config: ConfigDict) -> bool:
     """Whether the loss compares with the untrained model."""
-    return config.train.system in MADPO and config.preference.reference
+    return config.train.system in _WITH_REFERENCE and config.preference.reference
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -61,14 +67,20 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     for path, (wanted, why) in NEEDED.items():
         if field(config, path) != wanted:
             bad.append(f"{path}={field(config, path)!r}: {name} needs {wanted!r}: {why}")
+    protocols = ("simultaneous", "tree") if c.system == "dpo" else ("simultaneous",)
+    if c.protocol not in protocols and c.system != "malt":  # which needs a tree
+        wanted = " or ".join(map(repr, protocols))
+        bad.append(
+            f"train.protocol={c.protocol!r}: {name} needs {wanted}: a pair is of answers to the same prompts"
+        )
     if c.system in OFFLINE and p.replay != "all":
         bad.append(f"preference.replay={p.replay!r}: {name} learns from what it collected, allowed is 'all'")
     if c.system in OFFLINE and p.collect >= c.steps:
         bad.append(f"preference.collect={p.collect}: must be below train.steps={c.steps}, or nobody learns")
-    return bad + (_madpo(config) if c.system in MADPO else [])
+    return bad + (_direct(config) if c.system in DIRECT else [])
 
 
-def _madpo(config: ConfigDict) -> list[str]:
+def _direct(config: ConfigDict) -> list[str]:
     c, bad = config.train, []
     if c.prompts_per_microbatch > 0 and config.preference.batch % c.prompts_per_microbatch:
         bad.append(

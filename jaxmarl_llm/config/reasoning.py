@@ -64,7 +64,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 def _repeats(config: ConfigDict) -> list[str]:
     """A script that reads riddles, where there are none."""
     repeats = [agent for agent, name in remote.agents(config).items() if name == "scripted:repeater"]
-    if not repeats or config.task.source.startswith(("clues", "trust")):
+    if not repeats or config.task.source.startswith(("clues", "trust", "lock3")):
         return []
     return [
         f"the model 'scripted:repeater' of agent {repeats[0]!r}: it repeats the words of clues and trust, "

@@ -12,8 +12,8 @@ from jaxmarl_llm.config.options import ConfigDict, field
 GROUP, CRITIC, PAIRS, DEMONSTRATIONS = "group", "critic", "pairs", "demonstrations"
 COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
 _CRITIC_DECIDES = ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat")
-# MADPO's loss is its own.
-_MADPO_DECIDES = tuple(
+# The loss of DPO is its own.
+_DPO_DECIDES = tuple(
     """loss baseline normalise normalise_by discount reduce turn_weights clip clip_high dual_clip ratio_level
     aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches comlrl_compat""".split()
 )
@@ -31,7 +31,7 @@ class System:
 
     Attributes:
       about: what agents learn from, for the documentation.
-      learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers) or
+      learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers, or of turns) or
         `DEMONSTRATIONS`.
       decides: fields of ``train`` that the system decides itself: there each must have its default.
       needs: (field, allowed values, why).
@@ -85,8 +85,18 @@ SYSTEMS = {
     ),
     "iac": System("a critic per agent", CRITIC, _CRITIC_DECIDES),
     "maac": System("one critic that reads all agents", CRITIC, _CRITIC_DECIDES),
-    "madpo": System("pairs of joint answers collected first (DPO)", PAIRS, _MADPO_DECIDES, offline=True),
-    "madpo_iter": System("the same, with new pairs in every iteration", PAIRS, _MADPO_DECIDES),
+    "madpo": System("pairs of joint answers collected first (DPO)", PAIRS, _DPO_DECIDES, offline=True),
+    "madpo_iter": System("the same, with new pairs in every iteration", PAIRS, _DPO_DECIDES),
+    "dpo": System(
+        "pairs of an agent's turns under one prompt, collected first", PAIRS, _DPO_DECIDES, offline=True
+    ),
+    "malt": System(
+        "values of a tree's answers: good ones are imitated, then preferred to their siblings",
+        PAIRS,
+        _DPO_DECIDES,
+        needs=("train.protocol", ("tree",), "values are means over the continuations of an answer"),
+        offline=True,
+    ),
     "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
@@ -98,7 +108,7 @@ CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRIT
 FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)
 OFFLINE = tuple(name for name, row in SYSTEMS.items() if row.offline)
 ONLY_BASELINE = tuple(name for name, row in SYSTEMS.items() if row.only_baseline)
-MADPO = ("madpo", "madpo_iter")
+DIRECT = ("madpo", "madpo_iter", "dpo", "malt")  # agents learn from pairs themselves, without a reward model
 SFT = "sft"
 
 

@@ -40,7 +40,8 @@ def draws(config, step: int) -> bool:
     """Whether the team answers problems in iteration ``step``, from 0."""
     if config.train.system == systems.SFT:
         return False
-    return config.train.system != "madpo" or step < collecting(config)
+    learns_from_earlier = {*systems.OFFLINE} & {*systems.DIRECT}
+    return config.train.system not in learns_from_earlier or step < collecting(config)
 
 
 def updates(config, steps: int) -> int:
@@ -52,7 +53,7 @@ def learned(config) -> int:
     """Completions of each agent in one update."""
     if config.train.system == systems.SFT:
         return config.sft.batch // config.train.minibatches
-    if config.train.system in systems.MADPO:
+    if config.train.system in systems.DIRECT:
         return 2 * config.preference.batch
     return (answers(config) + remarks(config)) // config.train.minibatches
 

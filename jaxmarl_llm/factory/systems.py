@@ -7,7 +7,7 @@ import jax
 
 from jaxmarl_llm import update
 from jaxmarl_llm.config import workload
-from jaxmarl_llm.config.systems import FROM_PAIRS, MADPO, SFT
+from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
 from jaxmarl_llm.factory import protocols, randomness, training
 from jaxmarl_llm.systems import (
     actor_critic,
@@ -17,10 +17,12 @@ from jaxmarl_llm.systems import (
     centralised,
     critics,
     custom,
+    dpo,
     dr_mas,
     lessonl,
     madpo,
     magrpo,
+    malt,
     maporl,
     mareinforce,
     maremax,
@@ -31,7 +33,8 @@ from jaxmarl_llm.systems import (
 )
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
-from jaxmarl_llm.systems.preferences import Pool, turn_scores
+from jaxmarl_llm.systems.preferences import Pool, pairs_of, siblings, turn_scores
+from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems.types import FromForest, System
 from jaxmarl_llm.team import Team
@@ -68,12 +71,17 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
         return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
-    if name in MADPO:
+    if name in DIRECT:
         c, sampling = config.preference, training.sampling_params(config)
 
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
 
+        if name == "malt":
+            return build_malt(config, scores, collect)
+        if name == "dpo":
+            pool = build_pool(config, siblings.pairs_of)
+            return dpo.Dpo(pool, tuple(config.team.agents), scores, c.batch, collect, c.beta, c.reference)
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in FROM_PAIRS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
@@ -90,7 +98,7 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
     They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
     """
     name = config.train.system
-    if name in FROM_PAIRS and name not in MADPO:
+    if name in FROM_PAIRS and name not in DIRECT:
         return jax.eval_shape(lambda: build_reward_critics(config, team).states)
     if name not in CRITICS:
         return {}
@@ -158,11 +166,24 @@ def critic_optimizer(config):
     return update.make_optimizer(lr=config.critic.lr, steps=config.train.steps * config.critic.updates)
 
 
-def build_pool(config) -> Pool:
-    """The pairs of ``train.system``, none yet."""
+def build_malt(config, scores, collect: int) -> malt.Malt:
+    """MALT's stages; ``scores`` as of `dpo.Dpo`."""
+    c, multiple = config.preference, config.train.prompts_per_microbatch
+    seeds = [(config.seed, randomness.STREAMS.index(name)) for name in ("preferences", "demonstrations")]
+    options = dict(most=c.pairs, selection=c.selection)
+    labelled = Labelled(seeds[0], config.team.agents[1:], config.malt.threshold, **options)
+
+    def order(rows):
+        return sft.DemonstrationOrder(rows, 2 * c.batch, seeds[1], multiple)
+
+    return malt.Malt(labelled, scores, order, c.batch, collect, config.malt.sft_steps, c.beta)
+
+
+def build_pool(config, find: Callable = pairs_of) -> Pool:
+    """The pairs of ``train.system``, none yet; ``find`` as of `Pool`."""
     c = config.preference
     options = dict(most=c.pairs, selection=c.selection, replay=c.replay, last=c.nearest, decay=c.decay)
-    return Pool((config.seed, randomness.STREAMS.index("preferences")), **options)
+    return Pool((config.seed, randomness.STREAMS.index("preferences")), find, **options)
 
 
 def build_reward_model(config, team: Team) -> RewardModel:

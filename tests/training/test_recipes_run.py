@@ -73,14 +73,18 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
     actual = trained(name, fields)
     for actions in actual.actions:
         assert len({action.total for action in actions}) > 1  # returns differ
-    collects = name in ("madpo", "marlhf")  # in the first iteration
-    learner = system_configs.get_config(f"{name},smoke").team.agents[-1]
-    assert [f"{learner}/loss" in row for row in actual.rows] == [not collects, True]
+    collects = name in ("madpo", "dpo", "malt", "marlhf")  # in the first iteration
+    agents = system_configs.get_config(f"{name},smoke").team.agents
+    learns = [any(f"{agent}/loss" in row for agent in agents) for row in actual.rows]
+    assert learns == [not collects, True] + [True] * (name == "malt")
     assert actual.advantages and all(np.abs(learned).max() > 0 for learned in actual.advantages)
     last = actual.rows[-1]
-    if name.startswith(("madpo", "marlhf")):
+    if name == "malt":  # it draws, it imitates, it prefers
+        assert last["refiner/dpo_loss"] == pytest.approx(np.log(2), rel=1e-3)  # at the reference itself
+        assert actual.rows[1]["generator/sft_loss"] == pytest.approx(actual.rows[1]["generator/loss"], rel=0.01)
+    if name.startswith(("madpo", "dpo", "marlhf")):
         assert last["preference/pairs"] > 0
-        assert last.get("madpo/loss", 0) > 0 or 0 <= last["reward_model/accuracy"] <= 1
+        assert last.get("madpo/loss", last.get("main/dpo_loss", 0)) > 0 or 0 <= last["reward_model/accuracy"] <= 1
     if name in ("iac", "maac"):
         critics = ("team",) if name == "maac" else ("aux", "main")
         for row in actual.rows:

@@ -35,6 +35,7 @@ OF_LESSONS = {
 # Units of the metrics of systems; metrics that are not here, such as a user's own, have none.
 OF_SYSTEM = {
     "team/critic_explained": "share of variance",
+    "malt/positives": "number",
     "preference/pairs": "number",
     "preference/gap": "reward",
     "madpo/loss": "nats",
@@ -59,6 +60,14 @@ OF_AGENTS = {
     "clip_fraction": "share of ratios",
     "completion_length": "tokens",
     "critic_explained": "share of variance",
+    "broken": "share of answers",
+    "mended": "share of answers",
+    "positive": "share of answers",
+    "sft_loss": "nats per token",
+    "value": "reward",
+    "dpo_accuracy": "share of pairs",
+    "dpo_loss": "nats",
+    "dpo_margin": "nats",
     "entropy": "nats per token",
     "sampled_entropy": "nats per token",
     "zero_signal": "share of groups",

@@ -1,4 +1,4 @@
-"""Pairs of joint answers with different rewards: how they are found, kept, and drawn for training.
+"""Pairs of joint answers with different rewards: which there are, and how pairs are kept and drawn for training.
 
 A `Pool` keeps the pairs of a run by the iteration in which they were found, in memory and in a file for each.
 Its draws follow from the seed and the iteration, so a resumed run draws the same pairs.
@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,10 @@ REPLAYS = ("current", "nearest", "all", "decay")
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two joint answers to one item, a turn of each agent, with the rewards of winner and loser."""
+    """Two joint answers to one item, a turn of each agent, with the rewards of winner and loser.
+
+    Of siblings (`siblings.pairs_of`) each answer is one turn of one agent, and its reward the turn's value.
+    """
 
     item: str
     rewards: tuple[float, float]
@@ -45,18 +48,28 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
     Raises:
       ValueError: for another selection.
     """
-    if selection not in SELECTIONS:
-        raise UserError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
     totals, pairs = forest.totals().tolist(), []
     for index, item in enumerate(forest.items):
         answers = [j for j, joint in enumerate(forest.joints) if joint.item == index]
         better = [(w, l) for w in answers for l in answers if totals[w] > totals[l]]  # NaN is never greater
-        if most and len(better) > most and selection == "random":
-            better = [better[i] for i in sorted(random.choice(len(better), most, replace=False))]
-        elif most:
-            better = sorted(better, key=lambda pair: totals[pair[1]] - totals[pair[0]])[:most]
-        pairs += [_pair(forest, str(item.task_id), *pair) for pair in better]
+        kept = select(better, totals, random, most=most, selection=selection)
+        pairs += [_pair(forest, str(item.task_id), *pair) for pair in kept]
     return pairs
+
+
+def select(
+    better: list[tuple[int, int]], totals, random, *, most: int, selection: str
+) -> list[tuple[int, int]]:
+    """At most ``most`` of some pairs of indices (winner, loser) of ``totals``, options as of `pairs_of`.
+
+    Raises:
+      ValueError: for another selection.
+    """
+    if selection not in SELECTIONS:
+        raise UserError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
+    if most and len(better) > most and selection == "random":
+        return [better[i] for i in sorted(random.choice(len(better), most, replace=False))]
+    return sorted(better, key=lambda pair: totals[pair[1]] - totals[pair[0]])[:most] if most else better
 
 
 def tie(forest: Forest) -> Pair:
@@ -127,14 +140,25 @@ class Pool:
 
     Args:
       seed: seed of the draws.
+      find: the pairs of a forest, called as `pairs_of`.
       most, selection: see `pairs_of`.
       replay, last, decay: see `masses`.
     """
 
     states: Mapping = {}
 
-    def __init__(self, seed: Sequence[int], *, most=0, selection="gap", replay="all", last=3, decay=0.5):
-        self.done, self._seed, self._folder = 0, tuple(seed), None
+    def __init__(
+        self,
+        seed: Sequence[int],
+        find: Callable[..., list[Pair]] = pairs_of,
+        *,
+        most: int = 0,
+        selection: str = "gap",
+        replay: str = "all",
+        last: int = 3,
+        decay: float = 0.5,
+    ):
+        self.done, self._seed, self._folder, self._find = 0, tuple(seed), None, find
         self._selected = dict(most=most, selection=selection)
         self._replay, self._options = replay, dict(last=last, decay=decay)
         self._shards: dict[int, list[Pair]] = {}  # by iteration
@@ -144,24 +168,31 @@ class Pool:
         """Number of pairs."""
         return sum(map(len, self._shards.values()))
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """All pairs, in the order of their iterations."""
+        return [pair for shard in self._shards.values() for pair in shard]
+
     def add(self, forest: Forest) -> list[Pair]:
         """Find the pairs of this iteration, and keep them."""
-        pairs = pairs_of(forest, self._random(0), **self._selected)
+        pairs = self._find(forest, self._random(0), **self._selected)
         self._shards[self.done] = pairs
         self._forget()
         if self._folder and distributed.is_main():
             files.atomic_write_text(self._path(self.done), "".join(map(_line, pairs)))
         return pairs
 
-    def draw(self, number: int, times: int = 1) -> list[Pair]:
+    def draw(self, number: int, times: int = 1, agent: str | None = None) -> list[Pair]:
         """Draw ``number`` different pairs by their masses, or all possible ones if there are fewer.
 
-        ``times`` counts the draws of an iteration, from 1.
+        ``times`` counts the draws of an iteration, from 1. ``agent``: only pairs of this one's turns alone.
         """
         iterations = list(self._shards)
         sizes, ages = [len(self._shards[k]) for k in iterations], [self.done - k for k in iterations]
         masses_P = np.repeat(masses(self._replay, ages, sizes, **self._options), sizes)
-        pairs = [pair for shard in self._shards.values() for pair in shard]
+        pairs = self.pairs
+        if agent is not None:
+            masses_P = masses_P * [pair.winner[0].agent == agent for pair in pairs]
         possible = np.flatnonzero(masses_P)
         if not len(possible):
             return []

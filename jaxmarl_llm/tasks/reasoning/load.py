@@ -15,7 +15,7 @@ GENERATED = {"sums": generated.sums, "words": generated.words}
 def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
     """Items of a named split of a source.
 
-    source: 'sums' or 'words' (`generated`), 'clues', 'trust' or 'trust:shuffled' (`riddles`), 'modelco:gsm8k' and its
+    source: 'sums' or 'words' (`generated`), 'clues', 'trust', 'lock3' and its kin (`riddles`), 'modelco:gsm8k' and its
         kin (`benchmarks`), or the path of a JSONL file, with an optional slice that is taken after the split, such as
         'sums[:40]'.
     split: 'all', 'train', 'validation' or 'test'. Of the generated sources and of a file without a field `split`

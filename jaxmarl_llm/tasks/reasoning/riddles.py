@@ -9,6 +9,10 @@ kinds, and of each kind another agent is right, while the other two agree on a w
 is always wrong, any one agent is right in one of three kinds, and who has learned whom to trust is right always.
 The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
 with another agent right than the kind says, where having learned whom to trust is of no use.
+
+``lock3``: a chain of three agents is to open a lock. The first one guesses, right once in three times; the second
+one reads the key; the last one reads what both have written. So a chain that hands the key on is right always. In
+``lock3:shuffled`` the key that the second one reads says nothing about the lock: a third is the optimum.
 """
 
 from __future__ import annotations
@@ -25,16 +29,23 @@ from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.toys.one_word import WORDS, named
 
 KINDS = ("red", "green", "blue")
-SOURCES = ("clues", "trust", "trust:shuffled")
+SOURCES = ("clues", "trust", "trust:shuffled", "lock3", "lock3:shuffled")
 _CLUE = re.compile(rf"(?:The other word is|Repeat) ({'|'.join(WORDS)})\.")
 _QUOTE = re.compile(r"wrote[^\n]*:\n(.*?)(?:\n\n|$)", re.DOTALL)
 _ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
 def load(source: str) -> list[ReasoningItem]:
-    """The riddles of one of `SOURCES`: nine of ``clues``, 18 of ``trust``."""
+    """The riddles of one of `SOURCES`: nine of ``clues``, 18 of ``trust``, three of ``lock3``, or nine."""
     if source == "clues":
         return [_clue(own) for own in itertools.product(WORDS, repeat=2)]
+    if source.startswith("lock3"):
+        keys = (
+            itertools.product(WORDS, repeat=2)
+            if source == "lock3:shuffled"
+            else zip(WORDS, WORDS, strict=True)
+        )
+        return [_locked(f"{source}/{key}_{right}", key, right) for key, right in keys]
     pairs = [(right, wrong) for right in WORDS for wrong in WORDS if right != wrong]
     return [
         _trusted(f"{source}/{kind}", kind, n if source == "trust" else (n + 1) % len(KINDS), *pair)
@@ -47,6 +58,11 @@ def _clue(own_answers: tuple[str, str]) -> ReasoningItem:
     clues = tuple(f"The other word is {word}." for word in own_answers[::-1])
     name = f"clues/{'_'.join(own_answers)}"
     return ReasoningItem(name, _ASK, "", "choice", options=WORDS, clues=clues, own_answers=own_answers)
+
+
+def _locked(name: str, key: str, right: str) -> ReasoningItem:
+    """A lock that one word opens, and the key that the second of three agents reads."""
+    return ReasoningItem(name, _ASK, right, "choice", options=WORDS, clues=("", f"Repeat {key}.", ""))
 
 
 def _trusted(name: str, kind: str, right_one: int, right: str, wrong: str) -> ReasoningItem:

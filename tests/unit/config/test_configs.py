@@ -205,7 +205,7 @@ def test_choices(path):
         if (path, value) == ("policy.dtype", "float16"):
             config.team.mode = "frozen"
         config.train.normalise = value == "agent"
-        needed = {"c3": "tree", "solo": "pipeline"}
+        needed = {"c3": "tree", "malt": "tree", "solo": "pipeline"}
         config.train.protocol = needed.get(value, config.train.protocol)
         if value in programs.METHODS:
             config.task.kind = "optimisation"

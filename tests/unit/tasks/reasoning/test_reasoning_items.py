@@ -62,6 +62,17 @@ def test_clues_are_for_two_and_tell_the_other_ones_word():
     assert len({(item.clues[0], item.answer_of(0)) for item in items}) == 9
 
 
+def test_only_the_second_agent_of_lock3_reads_the_key_and_shuffled_it_is_of_no_use():
+    keys = {}
+    for source in ("lock3", "lock3:shuffled"):
+        items = load_items(source, "all")
+        assert all(item.clues[0] == item.clues[2] == "" for item in items)
+        keys[source] = sorted((re.search(r"Repeat (\w+)\.", item.clues[1])[1], item.answer) for item in items)
+    words = sorted({answer for _, answer in keys["lock3"]})
+    assert keys["lock3"] == [(word, word) for word in words] and len(words) == 3
+    assert keys["lock3:shuffled"] == [(key, answer) for key in words for answer in words]
+
+
 @pytest.mark.parametrize("source, moved", [("trust", 0), ("trust:shuffled", 1)])
 def test_of_each_kind_another_agent_is_right(source, moved):
     items = load_items(source, "all")

@@ -19,7 +19,7 @@ from jaxmarl_llm.testing import check_task
 ITEM = ReasoningItem("two", "What is 1 + 1?", "2")
 AGENTS = ("a", "b", "c")
 SOURCES = {"sums": AGENTS, "words": AGENTS, "clues": ("a", "b"), "trust": ("a", "b", "c", "d"),
-           "trust:shuffled": ("a", "b", "c", "d")}  # fmt: skip
+           "trust:shuffled": ("a", "b", "c", "d"), "lock3": AGENTS, "lock3:shuffled": AGENTS}  # fmt: skip
 
 
 def judged(texts, item=ITEM, **options):

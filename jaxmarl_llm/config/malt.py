@@ -1,0 +1,37 @@
+"""Fields of train.system=malt: labels of a tree's answers, and the stages that learn from them."""
+
+from jaxmarl_llm.config.fields import number
+from jaxmarl_llm.config.options import ConfigDict
+
+NAME = "malt"
+FIELDS = (
+    number("malt.threshold", 0.5, "An answer that is worth more is imitated, and preferred to siblings worth less.",
+           low=0),
+    number("malt.sft_steps", 20,
+           "Iterations in which agents imitate, after the preference.collect ones that draw trees; then they prefer.",
+           low=0),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field without which there are no values, or no stage that prefers."""
+    if config.train.system != NAME:
+        return []
+    bad, c = [], config.train
+    if len(config.team.agents) < 2:
+        bad.append(
+            f"team.agents={tuple(config.team.agents)!r}: train.system='malt' needs two or more: the first one only "
+            "imitates, the others also prefer"
+        )
+    if config.task.kind == "reasoning" and not config.task.reward and config.task.total != "last":
+        bad.append(
+            f"task.total={config.task.total!r}: train.system='malt' needs 'last': the last agent's answer is that of "
+            "the chain"
+        )
+    first = config.preference.collect + config.malt.sft_steps
+    if config.preference.collect < c.steps <= first:
+        bad.append(
+            f"malt.sft_steps={config.malt.sft_steps}: with preference.collect={config.preference.collect} it must be "
+            f"below {c.steps - config.preference.collect}, as train.steps={c.steps}, or nobody prefers"
+        )
+    return bad

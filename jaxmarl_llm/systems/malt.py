@@ -1,0 +1,124 @@
+"""MALT: roles in a chain learn from a tree of answers, by demonstrations and then by preferences (arXiv 2412.01928).
+
+A generator answers, a verifier comments, a refiner gives the final answer; each one continues every path before it
+n times (`protocols.Tree`). A leaf is worth its reward, an inner turn the mean of its children,
+
+    V(y) = mean { V(c) : c continues y },        label(y) = 1[V(y) > threshold]
+
+The untrained team draws trees in the first ``collect`` iterations. Then every agent imitates its turns of label 1
+(mean cross-entropy of their tokens, as `systems.sft`) for ``sft_steps`` iterations, and all agents but the first
+learn from siblings of different labels by `systems.dpo`, with the parameters after the imitation as reference. The
+first one, the generator, only imitates, as in the paper.
+
+Both losses are policy gradients of the same form. For R turns of an agent that have T tokens together, the advantage
+R / T makes the mean over turns of their summed log-probabilities the mean log-probability of a token.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import demonstrations, dpo, magrpo
+from jaxmarl_llm.systems.demonstrations import Encoded
+from jaxmarl_llm.systems.preferences import siblings
+from jaxmarl_llm.systems.preferences.labelled import Labelled
+from jaxmarl_llm.systems.sft import DemonstrationCredit, DemonstrationOrder
+from jaxmarl_llm.systems.types import Credit
+
+
+@dataclasses.dataclass(frozen=True)
+class Malt:
+    """The labelled turns of a run, ``models``, and the credit from them; see `types.System`.
+
+    Attributes:
+      models: turns of label 1, and pairs of siblings of the agents that prefer.
+      scores: as of `dpo.Dpo`; never called for a reference.
+      order: the order in which some demonstrations are imitated.
+      batch: pairs of each agent in an update; twice as many demonstrations.
+      collect: iterations that only collect, after which no rollout is made.
+      sft_steps: iterations of imitation after these.
+      beta: see `losses.dpo`.
+    """
+
+    models: Labelled
+    scores: dpo.Scores
+    order: Callable[[list[Encoded]], DemonstrationOrder]
+    batch: int
+    collect: int
+    sft_steps: int
+    beta: float = 0.1
+
+    def assign(self, forest: Forest | None) -> Credit:
+        """Add the forest's labelled turns, and return the credit of the stage that the run is in.
+
+        ValueError if there is nothing to imitate or to prefer after the iterations that collect.
+        """
+        values = {} if forest is None else self.models.add(forest) | changes(forest)
+        if self.models.done < self.collect:
+            return dataclasses.replace(magrpo.no_update(forest), extra_metrics=values)
+        self.models.require()
+        update = self.models.done - self.collect
+        return self._imitate(update) if update < self.sft_steps else self._prefer()
+
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Return the metrics of the stage and of what is kept; there is no model to update."""
+        self.models.done += 1
+        kept = {"preference/pairs": self.models.pool.size, "malt/positives": len(self.models.positives())}
+        return {name: float(number) for name, number in kept.items()} | (credit.for_models or {})
+
+    def _imitate(self, update: int) -> Credit:
+        order = self.order(self.models.positives())
+        order.done = update
+        made = demonstrations.forest_of(order.next(), order.prompts)
+        scores = self.scores(made, False)
+        advantages_R, metrics = imitation(made, scores)
+        scored = zip(made.turns, scores, strict=True)
+        turns = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in scored)
+        returns_R = np.full(len(turns), np.nan, np.float32)
+        groups_R = np.arange(len(turns), dtype=np.int32)
+        made = dataclasses.replace(made, turns=turns)
+        return DemonstrationCredit(made, advantages_R, returns_R, groups_R, metrics)
+
+    def _prefer(self) -> Credit:
+        models = self.models
+        if models.reference is None:  # the first update: the parameters are those after the imitation
+            models.set_reference(lambda made: self.scores(made, False), self.batch)
+        drawn = dpo.draw(models.pool, models.preferring, self.batch)
+        made = siblings.forest_of(drawn, self.batch)
+        reference = [models.reference_of(pairs) for pairs in drawn]
+        return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta)
+
+
+def changes(forest: Forest) -> dict[str, float]:
+    """How the last agent of the chains changes the first one's answer, where the task judges each by itself.
+
+    ``<last>/mended``: share of the chains that end right among those that began wrong; ``<last>/broken``: of those
+    that end wrong among those that began right. Right is a local reward of a half or more.
+    """
+    ends: dict[bool, list[bool]] = {}
+    name = ""
+    for joint in forest.joints:
+        first, name = (forest.turns[joint.turns[n]].agent for n in (0, -1))
+        local = joint.judgement.local or {}
+        if first in local and name in local:
+            ends.setdefault(local[first] >= 0.5, []).append(local[name] >= 0.5)
+    metrics = {f"{name}/mended": float(np.mean(ends[False]))} if False in ends else {}
+    return metrics | ({f"{name}/broken": 1 - float(np.mean(ends[True]))} if True in ends else {})
+
+
+def imitation(made: Forest, scores) -> tuple[np.ndarray, dict[str, float]]:
+    """Advantages (turns,) that make the update cross-entropy, and its value ``<agent>/sft_loss`` in nats per token.
+
+    Args:
+      made: the turns to imitate, of every agent.
+      scores: log-probabilities (L',) of every turn's tokens under the policies as they are.
+    """
+    advantages_R, metrics = np.zeros(len(made.turns), np.float32), {}
+    for agent in dict.fromkeys(turn.agent for turn in made.turns):
+        ids = [turn.id for turn in made.turns if turn.agent == agent]
+        tokens = sum(len(made.turns[i].completion) for i in ids)
+        advantages_R[ids] = len(ids) / tokens
+        metrics[f"{agent}/sft_loss"] = -float(sum(scores[i].sum() for i in ids)) / tokens
+    return advantages_R, metrics
