@@ -66,9 +66,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         }
         options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
     if c.protocol == "leader":
-        options |= {
-            "fan_out": c.system == "mlpo" and samples is None
-        }  # in an evaluation every chain has its own peers
+        # In an evaluation every chain has peer answers of its own.
+        options |= {"fan_out": c.system == "mlpo" and samples is None}
     if c.protocol in WITH_FEEDBACK:
         return WITH_FEEDBACK[c.protocol](task.prompts, samples or c.group, c.turns, **options)
     feedback = task.feedback if c.turns > 1 else None
