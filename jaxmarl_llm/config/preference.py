@@ -69,9 +69,9 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
             bad.append(f"{path}={field(config, path)!r}: {name} needs {wanted!r}: {why}")
     protocols = ("simultaneous", "tree") if c.system == "dpo" else ("simultaneous",)
     if c.protocol not in protocols and c.system != "malt":  # which needs a tree
-        wanted = " or ".join(map(repr, protocols))
+        allowed = " or ".join(map(repr, protocols))
         bad.append(
-            f"train.protocol={c.protocol!r}: {name} needs {wanted}: a pair is of answers to the same prompts"
+            f"train.protocol={c.protocol!r}: {name} needs {allowed}: a pair is of answers to the same prompts"
         )
     if c.system in OFFLINE and p.replay != "all":
         bad.append(f"preference.replay={p.replay!r}: {name} learns from what it collected, allowed is 'all'")
