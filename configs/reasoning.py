@@ -10,6 +10,8 @@ Variants (after a colon, comma-separated):
   clues          MAPoRL: a tiny model learns to give its partner, who is scripted, the word that the partner needs, see
                  docs/reasoning.md; with --config.maporl.horizon=current it is paid for its own answers only
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
+  lock3          MALT: three tiny models in a chain, which hand on in 60 % of the cases what the one before has read,
+                 learn to hand it on always; with --config.task.source=lock3:shuffled nothing can be learned
 """
 
 from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
@@ -20,8 +22,8 @@ game = experiment("game")
 
 def get_config(arg=None):
     """Two agents that discuss sums, or one of the variants named in the module's docstring."""
-    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False)
-    riddles = [name for name in ("clues", "trust") if options[name]]
+    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False, lock3=False)
+    riddles = [name for name in ("clues", "trust", "lock3") if options[name]]
     if riddles:
         others = [name for name in options if options[name] and name != riddles[0]]
         if others:
@@ -56,11 +58,14 @@ def riddle(source):
     config = game.get_config()
     config.task.kind, config.task.source, config.task.feedback = "reasoning", source, "level_feedback"
     config.sampling.max_prompt_tokens = 192
+    config.train.prompts = config.train.prompts_per_microbatch = 3 if source == "lock3" else 9
     if source == "trust":
         config.team.agents = ("red", "green", "blue", "leader")
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
         config.train.system, config.train.protocol, config.task.total = "mlpo", "leader", "last"
         config.train.steps = 100
+    elif source == "lock3":
+        malt(config)
     else:
         config.team.models = ("game-tiny", "scripted:repeater")
         config.train.turns, config.train.later_samples = 2, 1
@@ -68,5 +73,14 @@ def riddle(source):
         config.train.system, config.train.backup = "maporl", "mean"
         config.maporl.discount = 0.9  # of 0.3 little is left beside the luck of the first turn
         config.train.group, config.train.lr, config.train.steps = 32, 1e-3, 160
-    config.train.prompts = config.train.prompts_per_microbatch = 9
     return config
+
+
+def malt(config):
+    """A warm-up on hesitant chains, trees of the team as it then is, imitation of the good answers, preferences."""
+    config.team.agents, config.task.total = ("generator", "verifier", "refiner"), "last"
+    config.train.system, config.train.protocol, config.train.group = "malt", "tree", 3
+    config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:hesitant", 45
+    config.warm_up.steps, config.warm_up.lr = 60, 3e-3
+    config.preference.update(collect=10, pairs=0, batch=36)
+    config.malt.sft_steps, config.train.steps, config.train.lr = 40, 150, 1e-3

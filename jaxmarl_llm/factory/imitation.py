@@ -2,6 +2,7 @@
 
 from jaxmarl_llm.config.imitation import FILE
 from jaxmarl_llm.config.systems import SFT
+from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.team import Team
@@ -26,7 +27,8 @@ def load(config, task, team: Team) -> list[Encoded]:
     elif source == "reference":
         rows = demonstrations.of_items(task, _references(config, task), source)
     else:
-        rows = demonstrations.of_items(task, dotted.resolve(source, "sft.source"), source)
+        answers = dotted.resolve(source, "sft.source")
+        rows = demonstrations.of_items(task, answers, source, protocols.SHOWS.get(config.train.protocol))
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")

@@ -16,10 +16,10 @@ from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
-from jaxmarl_llm.protocols.pipeline import one_by_one
+from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.repeated import Repeated
-from jaxmarl_llm.protocols.review import review
+from jaxmarl_llm.protocols.review import review, show_last
 from jaxmarl_llm.protocols.teams import teams
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.team import Team
@@ -35,6 +35,8 @@ STEPS = {
     "teams": leader_protocol.steps,
     "retrieve": retrieve_protocol.steps,
 }
+# What an agent reads of the agents that answer before it in the same turn, where they answer one after the other.
+SHOWS = {"pipeline": quote_all, "tree": quote_all, "review": show_last}
 ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 
 

@@ -116,19 +116,28 @@ def _are_messages(messages) -> bool:
     )
 
 
-def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) -> list[Demonstration]:
+Show = Callable[[Sequence[dict[str, str]], str, Mapping[str, str]], Sequence[dict[str, str]]]
+
+
+def of_items(
+    task: Task, answers: Callable[[Any], Mapping | list | None], name: str, show: Show | None = None
+) -> list[Demonstration]:
     """Demonstrations for the problems of a task: ``answers(item)`` is {agent: text, or a list of texts}.
 
-    An item for which it returns None, and an agent that it leaves out, have no demonstration.
+    Or it is a list of chains, each {agent: text} of the first agents of the team, or of all: an agent then reads
+    the texts of the chain before its own. An item for which it returns None, and an agent that it leaves out, have
+    no demonstration.
 
     Args:
       task: its items and prompts.
       answers: the task's ``references``, or a function of the user's own.
       name: the value of the config field that led here, for errors.
+      show: the prompt of an agent, its name, and the texts before it by agent -> what it reads
+        (`protocols.pipeline.Pipeline.show`); None: agents do not read each other, and chains are refused.
 
     Raises:
-      ValueError: naming the item, where the function raises, or returns an agent that is not in the team or
-        a value that is not a text; and if there is no demonstration at all.
+      ValueError: naming the item, where the function raises, or returns an agent that is not in the team, a value that
+        is not a text, or a chain with a gap; and if there is no demonstration at all.
     """
     demonstrations = []
     for item in task.items:
@@ -139,18 +148,53 @@ def of_items(task: Task, answers: Callable[[Any], Mapping | None], name: str) ->
             raise UserError(f"{where}: {type(error).__name__}: {error}") from error
         if by_agent is None:
             continue
-        if not isinstance(by_agent, Mapping):
-            raise UserError(f"{where}: got a {type(by_agent).__name__}, expected {{agent: text}} or None")
+        chains = by_agent if isinstance(by_agent, list) else []
+        if not isinstance(by_agent, Mapping) and not (
+            chains and all(isinstance(chain, Mapping) for chain in chains)
+        ):
+            raise UserError(
+                f"{where}: got {by_agent!r:.40}, expected {{agent: text}}, a list of such chains, or None"
+            )
+        if chains and show is None:
+            raise UserError(
+                f"{where}: got chains, but with this train.protocol agents do not read each other"
+            )
         prompts = task.prompts(item)
-        for agent, texts in by_agent.items():
-            if agent not in prompts:
-                raise UserError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
-            for text in [texts] if isinstance(texts, str) else texts:
-                if not isinstance(text, str) or not text:
-                    raise UserError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
-                messages = tuple(prompts[agent])
-                demonstrations.append(Demonstration(agent, messages, text, name=str(item.task_id)))
+        if chains:
+            read = [row for chain in chains for row in _chain(chain, prompts, show, where)]
+        else:
+            read = [(agent, prompts[agent], text) for agent, text in _checked(by_agent, prompts, where)]
+        name_of_item = str(item.task_id)
+        demonstrations += [Demonstration(a, tuple(m), text, name=name_of_item) for a, m, text in read]
     return _some(demonstrations, name)
+
+
+def _chain(chain: Mapping, prompts: Mapping, show: Show, where: str) -> list[tuple[str, Sequence[dict], str]]:
+    """Agent, the messages that it reads, and text of every part of a chain. UserError for one with a gap."""
+    rows = _checked(chain, prompts, where)
+    if [agent for agent, _ in rows] != list(prompts)[: len(rows)]:
+        raise UserError(
+            f"{where}: a chain of {', '.join(chain)}; it must have one text of each of the first agents of "
+            f"{', '.join(prompts)}, in this order"
+        )
+    read = []
+    for n, (agent, text) in enumerate(rows):
+        messages = prompts[agent] if n == 0 else show(prompts[agent], agent, dict(rows[:n]))
+        read.append((agent, messages, text))
+    return read
+
+
+def _checked(by_agent: Mapping, prompts: Mapping, where: str) -> list[tuple[str, str]]:
+    """Pairs of agent and text; UserError for an agent that is not in the team, or what is no text."""
+    rows = []
+    for agent, texts in by_agent.items():
+        if agent not in prompts:
+            raise UserError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
+        for text in [texts] if isinstance(texts, str) else texts:
+            if not isinstance(text, str) or not text:
+                raise UserError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
+            rows.append((agent, text))
+    return rows
 
 
 def _some(demonstrations: list[Demonstration], name: str) -> list[Demonstration]:

@@ -98,6 +98,26 @@ class Repeater:
         return random.Random(hashlib.sha256(what.encode()).digest()).choice(WORDS)
 
 
+def hesitant(item: ReasoningItem) -> list[dict[str, str]]:
+    """Chains for ``lock3`` in which the second agent gives its key, and the third one what the second wrote, in 60 %.
+
+    A demonstration function for ``sft.source``, for the agents generator, verifier and refiner. In the other cases they
+    give one of the other two words, and the generator gives all alike. A team that answers so is right in 44 %
+    of the cases: .6 x .6 + .4 x .2.
+    """
+    key = _CLUE.search(item.clues[1]).group(1)
+
+    def mostly(word: str) -> list[str]:
+        return [word] * 3 + [other for other in WORDS if other != word]
+
+    return [
+        {"generator": guess, "verifier": given, "refiner": last}
+        for guess in WORDS
+        for given in mostly(key)
+        for last in mostly(given)
+    ]
+
+
 def texts(agents: Sequence[str]) -> list[str]:
     """Texts that together hold every word of all possible prompts and feedback of these agents."""
     items = [item for source in SOURCES for item in load(source)]

@@ -80,7 +80,7 @@ def batch_of(samples, prompts):
 
 
 @KINDS
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("apart", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_first_ratio_is_one(kind, apart):
     """Layers together and apart; the policy of the unquantised base would have another."""
     samples, prompts, stack = drawn(kind, apart)
@@ -95,7 +95,7 @@ def test_the_first_ratio_is_one(kind, apart):
 
 
 @KINDS
-@pytest.mark.parametrize("remat", ["none", "dots", "full"])
+@pytest.mark.parametrize("remat", ["dots", *(pytest.param(r, marks=pytest.mark.slow) for r in ("none", "full"))])
 def test_gradients_of_adapters_are_those_over_the_dense_model(kind, remat):
     """Of two agents under vmap; the dense model has what the quantised weights stand for as its weights."""
     stack = dataclasses.replace(tiny.stack(), policy=tiny.POLICY.clone(remat=remat))
@@ -126,6 +126,7 @@ def test_bfloat16_computes_with_the_weights_rounded_once(kind):
     np.testing.assert_array_equal(logits(policy, base(kind)), logits(policy, quantised.in_full(base(kind))))
 
 
+@pytest.mark.slow
 def test_weights_are_made_inside_the_loops():
     """The compiled sampler of a team holds one map of a megabyte in full at a time, and not all of the 25."""
     config = dataclasses.replace(tiny.POLICY.config, d_ff=4096, d_model=64, n_layers=8)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from jaxmarl_llm.protocols.pipeline import quote_all
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -96,12 +97,29 @@ def test_answers_of_a_function():
 @pytest.mark.parametrize("given, sentence", [
     ({"c": "x"}, "problem 'one': agent 'c' is not in the team, it has aux, main"),
     ({"aux": [3]}, "the text of 'aux' is 3, expected a text"),
-    (["x"], r"got a list, expected \{agent: text\} or None"),
+    (["x"], r"got \['x'\], expected \{agent: text\}, a list of such chains, or None"),
+    ([], r"got \[\], expected"),
+    ([{"aux": "a"}], "got chains, but with this train.protocol agents do not read each other"),
     (None, "there is no demonstration"),
 ])  # fmt: skip
 def test_answers_that_are_none(given, sentence):
     with pytest.raises(ValueError, match=sentence):
         demonstrations.of_items(Task(), lambda item: given, "mine:f")
+
+
+def test_agents_of_a_chain_read_the_texts_before_their_own():
+    chains = [{"aux": "a", "main": "b"}, {"aux": "c"}]
+    rows = demonstrations.of_items(Task(), lambda item: chains if item.task_id == "one" else None, "mine:f", quote_all)
+    alone = Task().prompts(Task().items[0])
+    assert [(row.agent, row.text) for row in rows] == [("aux", "a"), ("main", "b"), ("aux", "c")]
+    assert rows[0].messages == rows[2].messages == tuple(alone["aux"])
+    assert rows[1].messages[-1]["content"] == f"aux wrote:\na\n\n{alone['main'][-1]['content']}"
+
+
+@pytest.mark.parametrize("chain", [{"main": "b"}, {"main": "b", "aux": "a"}, {"aux": ["a", "a"], "main": "b"}])
+def test_a_chain_with_a_gap(chain):
+    with pytest.raises(ValueError, match="'one': a chain of .* one text of each of the first agents of aux, main"):
+        demonstrations.of_items(Task(), lambda item: [chain], "mine:f", quote_all)
 
 
 def test_token_ids_and_their_end():
