@@ -127,6 +127,7 @@ FILES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_kind_of_damage_is_named(tmp_path):
     """A file is cut off, the largest or one that says what there is, or an agent's folder is gone.
 

@@ -89,6 +89,7 @@ def test_what_was_drawn_is_trained_and_nothing_else():
     assert f"completion tokens {total} of {total}" in result.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     dict(clip=0.2, ratio_level="sequence", prompts_per_microbatch=2),
     dict(kl_coef=0.1, entropy_coef=0.01, importance_cap=2.0, aggregation="token"),

@@ -197,6 +197,7 @@ def test_the_pictures_are_png_files_and_in_the_page(pages):
         assert base64.b64decode(link.removeprefix("data:image/png;base64,")) == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_pages_in_one_folder_keep_their_pictures_apart(seeds, tmp_path):
     first, second = (page.write([run], tmp_path / f"{run.name}.html") for run in seeds)
     assert {path.parent for path in (*first[1:], *second[1:])} == {tmp_path / "plots"}

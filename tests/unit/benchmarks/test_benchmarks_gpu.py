@@ -29,6 +29,7 @@ for line in sys.stdin:
 DEAD = "import sys; sys.stdin.readline(); sys.exit('CUDA out of memory')"
 
 
+@pytest.mark.slow
 def test_attention_is_compared_with_an_independent_one():
     measured = attention.measure(cells.SMALL, 32)
     assert [(row["attention"], row["of"].split(",")[0]) for row in measured] == [

@@ -164,6 +164,7 @@ def test_sampled_answers_are_judged_together_and_follow_the_key():
     assert other.sampled.actions_BG != actual.actions_BG and other.greedy == greedy
 
 
+@pytest.mark.slow
 def test_answers_of_two_turns_over_several_batches():
     """Earlier answers come first; each later one says which of them it follows, and what both took."""
     task = CountingTask((3, 5, 4))

@@ -35,6 +35,7 @@ def human_eval(text_of):
     ]
 
 
+@pytest.mark.slow
 def test_human_eval_solutions_pass_and_stubs_do_not(level):
     with Executor(workers=2, min_level=1, level=level) as executor:
         check_human_eval(executor)

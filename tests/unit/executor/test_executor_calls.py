@@ -49,6 +49,7 @@ def test_a_hundred_thousand_calls_pass_at_the_default_limit(executor):
     assert report.calls_cpu_seconds > 0.5
 
 
+@pytest.mark.slow
 def test_dividing_the_labour_changes_no_verdict(executor):
     aux = "def aux(n):\n    i = 2\n    while i * i <= n:\n        if n % i == 0: return False\n"
     aux += "        i += 1\n    return n > 1\n"

@@ -94,6 +94,7 @@ def test_verdicts(executor):
     assert report.cpu_seconds < 0.1 < report.wall_seconds  # the compiler takes longer, and does not count
 
 
+@pytest.mark.slow
 def test_a_prelude_is_for_the_tests_and_a_folder_for_the_program(executor):
     source = """
     #include <fstream>

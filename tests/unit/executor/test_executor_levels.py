@@ -238,6 +238,7 @@ def test_less_can_be_accepted(can_deny):
     assert '"verdict": "pass"' in done.stdout and '"level": 1' in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train", "evaluate"])
 def test_a_run_is_refused_before_models_load(can_deny, tmp_path, name):
     fields = ["--config=configs/coding.py:smoke", "--config.model=/no/such/model"]

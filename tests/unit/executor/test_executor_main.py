@@ -47,6 +47,7 @@ def test_what_the_machine_offers():
     assert len(done.stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_table_of_attacks():
     done = command("--level-here", "--table")
     assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ GOOD = "def f(x):\n    return x + 1\n"
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=20, memory_mb=256)  # little CPU on a loaded machine is no sleep
 
 
+@pytest.mark.slow
 def test_order_and_rewards_do_not_depend_on_the_number_of_workers():
     programs = [
         Program({"main": f"def f(x):\n    return x + {i % 3}\n# {i}\n"}, "f", TESTS) for i in range(60)

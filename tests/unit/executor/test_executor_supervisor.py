@@ -234,6 +234,7 @@ def test_bad_tests_reach_the_caller_alone_and_cancel_the_rest():
         assert executor.metrics()["runs"] < 50 + 15
 
 
+@pytest.mark.slow
 def test_programs_near_the_cpu_limit_run_again_alone():
     texts = [spin(0.36), spin(0.46), program("def f(x):\n    while True: pass\n"), spin(0.2), program(GOOD)]
     with Executor(workers=4, limits=LIMITS) as executor:
@@ -271,6 +272,7 @@ def spans(reports):
     return [tuple(map(float, report.failures[0].split()[-2:])) for report in reports]
 
 
+@pytest.mark.slow
 def test_nothing_runs_beside_a_second_run():
     with Executor(workers=4, limits=LIMITS) as executor:
         times = spans(executor.run([noted(0.05 if i % 3 else 0.36, i) for i in range(12)]))
@@ -280,6 +282,7 @@ def test_nothing_runs_beside_a_second_run():
         assert all(e < begin or b > end for b, e in times[:i] + times[i + 1 :])
 
 
+@pytest.mark.slow
 def test_nothing_runs_beside_a_timed_run():
     with Executor(workers=2, limits=LIMITS) as executor, ThreadPoolExecutor(1) as thread:
         future = thread.submit(executor.run, [noted(0.1, i) for i in range(30)])

@@ -124,6 +124,7 @@ def test_the_gap_by_hand():
     assert table.means_RR[0][1].mean == 1.0
 
 
+@pytest.mark.slow
 def test_what_is_written(tmp_path):
     nan = np.full((2, 2, 2), np.nan)
     tables = {

@@ -97,6 +97,7 @@ def test_the_untrained_team_shown_and_written(tmp_path):
     assert transcripts.read(tmp_path / "evaluation" / "sampled", 0) == by_mode["sampled"].actions
 
 
+@pytest.mark.slow
 def test_the_split_asked_for_is_evaluated_and_named(workdir, monkeypatch):
     words = {"train": (3, 5, 4), "eval": (6, 7), "test": (8,)}
     monkeypatch.setattr(tasks, "build_task", lambda config, executor, split, *_: CountingTask(words[split]))

@@ -120,6 +120,7 @@ def programs() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting, wanted", [
     ("float32", "HIGHEST"), ("tensorfloat32", "HIGH"), ("bfloat16", "DEFAULT"),
 ])  # fmt: skip

@@ -35,6 +35,7 @@ def test_there_is_room_for_programs_before_every_step(monkeypatch):
     assert_equal(kept, anew)
 
 
+@pytest.mark.slow
 def test_a_rollout_of_ones_own_leaves_compiled_programs_alone(monkeypatch):
     forgotten = []
     monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))

@@ -49,6 +49,7 @@ def _expected_kl_loss_gradient(kind):
     return _probs(LOGITS_V) @ grads_VV
 
 
+@pytest.mark.slow
 def test_expected_gradients_of_the_kl_loss_are_as_documented():
     logits_V, ref_V = jnp.asarray(LOGITS_V, jnp.float32), jnp.asarray(REF_LOGITS_V, jnp.float32)
     close = dict(rtol=1e-4, atol=1e-6)

@@ -70,6 +70,7 @@ def test_all_of_the_vocabulary_is_the_whole_kl():
     np.testing.assert_allclose(grads, jax.nn.softmax(student) - jax.nn.softmax(teacher), atol=2e-6)
 
 
+@pytest.mark.slow
 def test_fewer_tokens_bound_the_whole_kl_from_below():
     student, teacher, ids, top = _setting(2, (50, 4))
     losses_B = [

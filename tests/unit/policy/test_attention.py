@@ -63,6 +63,7 @@ def test_gradients_equal_finite_differences():
     assert abs(slope) > 1
 
 
+@pytest.mark.slow
 def test_agents_in_one_program():
     """One program for all agents gives what each agent alone gives."""
     q, own, blocks, masks = inputs(((1, 320), (4, 64), (R, 48)))

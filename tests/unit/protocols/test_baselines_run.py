@@ -27,6 +27,7 @@ PROTOCOLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_run(name):
     build, steps = PROTOCOLS[name]

@@ -30,6 +30,7 @@ def test_words_in_common_count():
     assert vectors[0] @ vectors[2] == 0
 
 
+@pytest.mark.slow
 def test_the_policy_reads_a_text_alone():
     """The mean of hidden states that are computed without padding and without company."""
     member = scripted_team.tiny_team().members[0]

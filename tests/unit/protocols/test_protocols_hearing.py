@@ -35,6 +35,7 @@ def test_what_was_heard_stands_before_the_question():
     assert asked == ({"role": "system", "content": "s"}, {"role": "user", "content": "aux wrote:\nx\n\nq"})
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_sample_g_has_heard_sample_g():
     task = tiny.Task(total)
     forest = run(Pipeline(task.prompts, samples=3), task)
@@ -90,6 +91,7 @@ def test_a_tree_is_learned_from_agent_by_agent():
     assert second.prompts_NBP.shape[:2] == (1, 4) and second.advantages_NR.tolist() == [list(range(4, 16))]
 
 
+@pytest.mark.slow
 def test_in_a_discussion_everybody_hears_the_others_once():
     task = tiny.Task(total)
     forest = run(Discussion(task.prompts, samples=2), task)

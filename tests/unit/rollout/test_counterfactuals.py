@@ -102,6 +102,7 @@ def greedy(prompt):
     return sum(tokens)
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_untrained_agents_greedy_answer():
     task = tiny.Task(total)
     random = np.random.default_rng(0)

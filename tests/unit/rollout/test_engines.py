@@ -168,6 +168,7 @@ def test_a_server_that_does_not_load_adapters_is_named(tmp_path, status, body, m
     assert server.url in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_server_sees_late_is_tried_again(tmp_path):
     """As on a file system of several machines."""
     late = [LOAD] * 3
@@ -261,6 +262,7 @@ def test_ids_that_are_no_token_are_never_drawn():
     assert [i for i in range(-1, 11) if words.has(i)] == [0, 1, 2, 3, 4, 5, 6, 9]
 
 
+@pytest.mark.slow
 def test_servers_share_the_prompts_and_change_nothing(server, tmp_path):
     alone = draw(engine_of([server], tmp_path / "one"))
     with EngineServer(member()) as second, EngineServer(member()) as third:

@@ -80,6 +80,7 @@ def test_the_tasks_order_of_agents_is_the_joint_answers_order():
     assert [joint.turns for joint in forest.joints[:4]] == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
 
+@pytest.mark.slow
 def test_two_architectures_in_one_rollout():
     task = tiny.Task(total)
     forest = run(task, "cross", built(("small", "other")))
@@ -200,6 +201,7 @@ class Once:
         return []
 
 
+@pytest.mark.slow
 def test_agents_of_a_stack_may_be_asked_unequally_often():
     """Greedy answers do not depend on what else is asked."""
     every, fewer = (run(tiny.Task(total), protocol=Once(less), last_greedy=True).turns for less in (0, 1))

@@ -62,6 +62,7 @@ def test_each_run_draws_what_it_draws_alone(lengths, starts, greedy):
         assert_same_samples(actual, call.make())
 
 
+@pytest.mark.slow
 def test_the_key_of_an_agent_is_that_of_its_place_in_its_own_run():
     calls = [drawing(0), drawing(1)]
     first, second = calls[0].make_all(calls)

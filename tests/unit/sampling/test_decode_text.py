@@ -92,6 +92,7 @@ def test_values_are_those_of_casting_at_every_use():
             ids.append(token)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform, apart, leaves", [("cpu", True, True), ("gpu", True, False), ("tpu", False, False)])
 def test_how_a_stack_samples_on_a_platform(platform, apart, leaves):
     stack = team.on_platform(tiny.stack(sampler=tiny.POLICY.clone(dtype=jnp.bfloat16)), platform)

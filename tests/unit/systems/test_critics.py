@@ -54,6 +54,7 @@ def test_the_first_loss_and_the_explained_share_by_hand():
     assert metrics["b/critic_loss"] == 0 and metrics["b/critic_explained"] == 0
 
 
+@pytest.mark.slow
 def test_more_updates_lower_the_loss_more():
     targets, errors = {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}, {}
     for updates in (1, 4):

@@ -144,6 +144,7 @@ def test_how_the_refiner_changes_the_answer_of_the_generator():
     assert malt.changes(made) == {"refiner/mended": 0.25, "refiner/broken": 0.25}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("programs_shared")
 def test_imitation_is_the_gradient_of_cross_entropy():
     """The update with sums per turn, of advantages R/T, is that of `sft`, which tests/training/test_sft.py checks."""

@@ -93,6 +93,7 @@ def test_agents_and_heads_learn_the_targets_together():
         assert metrics[f"{agent}/critic_loss"] < 0.2 * first[f"{agent}/critic_loss"]
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_stops_the_agent_and_the_head():
     heads = made(Bodies())
     before = jax.tree.map(np.array, heads.states[0].trainable)

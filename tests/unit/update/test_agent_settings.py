@@ -115,6 +115,7 @@ def test_sampler_and_update_know_how_each_agent_draws():
     assert metrics["ratio_max_deviation"].max() < 1e-4
 
 
+@pytest.mark.slow
 def test_agents_that_draw_in_different_ways_have_random_streams_of_their_own():
     """The same parameters and nearly the same settings: the groups must not draw the same numbers."""
     params = SamplingParams(6, agents=(("b", SamplingParams(5)),))
@@ -128,6 +129,7 @@ def test_agents_that_draw_in_different_ways_have_random_streams_of_their_own():
     assert texts["a"] != texts["b"]
 
 
+@pytest.mark.slow
 def test_scores_under_other_parameters_use_each_agents_own_distribution():
     """What madpo compares, by the policies that drew: the sampler's own log-probabilities."""
     members = team()

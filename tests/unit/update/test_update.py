@@ -148,6 +148,7 @@ def test_micro_batches_change_nothing():
         cut(3)
 
 
+@pytest.mark.slow
 def test_rows_of_one_prompt_share_its_keys_and_copy_none():
     """With several prompts keys and values are gathered for each row, and their gradients scattered back."""
 
@@ -297,6 +298,7 @@ def test_the_losses_of_several_turns_are_added():
     np.testing.assert_allclose(metrics["loss"], sum(pg.mean() for _, (pg, *_) in alone), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_groups_that_only_fill_up_the_batch_count_nowhere():
     batch = sampled(PLAIN)
     empty = jax.tree.map(jnp.zeros_like, batch).replace(prompt_lengths_NB=batch.prompt_lengths_NB)

@@ -63,6 +63,7 @@ def test_elsewhere_nothing_is_done(monkeypatch):
     assert not host_memory.keep() and not host_memory.give_back()
 
 
+@pytest.mark.slow
 def test_programs_are_forgotten_where_they_take_many_maps():
     maps = pathlib.Path("/proc/self/maps")
     if not maps.exists():

@@ -274,6 +274,7 @@ def test_arguments_that_a_program_changes_are_not_compared_with(executor):
     assert (right.status, wrong.status) == ("ok", "wrong")
 
 
+@pytest.mark.slow
 def test_cpp_programs(executor):
     source = "int f(const std::vector<int>& v) {\n  int n = 0;\n  for (int x : v) n += x;\n  return n;\n}\n"
     tests = TESTS.split("def expected")[0] + "def expected(values):\n    return sum(values)\n"
