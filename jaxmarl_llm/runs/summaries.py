@@ -19,6 +19,9 @@ def headline(values: dict, agents) -> dict[str, float]:
     names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
     if "sft/tokens" in values:
         names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
+    # Iterations that draw nothing: what was imitated, or preferred.
+    names |= {f"{agent}/{of}_loss": f"{agent} {of} loss" for of in ("sft", "dpo") for agent in agents}
+    names |= {"madpo/loss": "madpo loss"}
     # A reward that takes long shows it: most take next to nothing.
     names |= {"seconds/score": "reward s"} if values.get("seconds/score", 0) > values["seconds"] / 10 else {}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
