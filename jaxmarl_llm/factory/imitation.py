@@ -28,7 +28,7 @@ def load(config, task, team: Team) -> list[Encoded]:
         rows = demonstrations.of_items(task, _references(config, task), source)
     else:
         answers = dotted.resolve(source, "sft.source")
-        rows = demonstrations.of_items(task, answers, source, protocols.SHOWS.get(config.train.protocol))
+        rows = demonstrations.of_items(task, answers, source, _reading(config, team))
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
@@ -42,6 +42,17 @@ def load(config, task, team: Team) -> list[Encoded]:
         max_new_tokens=config.sampling.max_new_tokens,
         stop=tuple(config.sampling.stop),
         truncate=config.sampling.long_prompts == "truncate",
+    )
+
+
+def _reading(config, team: Team) -> demonstrations.Reading | None:
+    """How agents read each other in a turn of ``train.protocol``; None where they do not."""
+    name = config.train.protocol
+    if name not in protocols.SHOWS:
+        return None
+    steps = protocols.STEPS.get(name, protocols.one_by_one)
+    return demonstrations.Reading(
+        steps, protocols.SHOWS[name], [a for a in team.agents if not team[a].remote]
     )
 
 

@@ -20,7 +20,7 @@ from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.repeated import Repeated
 from jaxmarl_llm.protocols.review import review, show_last
-from jaxmarl_llm.protocols.teams import teams
+from jaxmarl_llm.protocols.teams import show_teams, teams
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
@@ -35,8 +35,14 @@ STEPS = {
     "teams": leader_protocol.steps,
     "retrieve": retrieve_protocol.steps,
 }
-# What an agent reads of the agents that answer before it in the same turn, where they answer one after the other.
-SHOWS = {"pipeline": quote_all, "tree": quote_all, "review": show_last}
+# What an agent reads of those of the earlier steps: its prompt, its name, their texts -> messages.
+SHOWS = {
+    "pipeline": quote_all,
+    "tree": quote_all,
+    "review": show_last,
+    "leader": quote_all,
+    "teams": show_teams,
+}
 ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 
 

@@ -146,7 +146,8 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
         team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
-    states = {i: SimpleNamespace(trainable=m.trainable) for i, m in enumerate(team.members)}
+    learning = [(i, m) for i, m in enumerate(team.members) if m.stack.learns]
+    states = {i: SimpleNamespace(trainable=m.trainable) for i, m in learning}
     about = {"run": str(place), "of_step": meta["step"], "names": names}
     with Checkpointer(kept) as saver:
         saver.save_best(0, states, team, about)

@@ -6,7 +6,7 @@ user's own, or from the reference answers of the task. NumPy only; tokenizers ar
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,11 +116,23 @@ def _are_messages(messages) -> bool:
     )
 
 
-Show = Callable[[Sequence[dict[str, str]], str, Mapping[str, str]], Sequence[dict[str, str]]]
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How the agents of a chain read each other, as in the protocol that they are trained with.
+
+    Attributes:
+      steps: names of all agents -> those of each step, in the same order; an agent reads the texts of the steps before.
+      show: the prompt of an agent, its name, and these texts by agent -> what it reads.
+      learners: the agents that imitate; the texts of the others are only read.
+    """
+
+    steps: Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
+    show: Callable[[Sequence[dict[str, str]], str, Mapping[str, str]], Sequence[dict[str, str]]]
+    learners: Collection[str]
 
 
 def of_items(
-    task: Task, answers: Callable[[Any], Mapping | list | None], name: str, show: Show | None = None
+    task: Task, answers: Callable[[Any], Mapping | list | None], name: str, reading: Reading | None = None
 ) -> list[Demonstration]:
     """Demonstrations for the problems of a task: ``answers(item)`` is {agent: text, or a list of texts}.
 
@@ -132,8 +144,7 @@ def of_items(
       task: its items and prompts.
       answers: the task's ``references``, or a function of the user's own.
       name: the value of the config field that led here, for errors.
-      show: the prompt of an agent, its name, and the texts before it by agent -> what it reads
-        (`protocols.pipeline.Pipeline.show`); None: agents do not read each other, and chains are refused.
+      reading: how agents read each other; None: they do not, and chains are refused.
 
     Raises:
       ValueError: naming the item, where the function raises, or returns an agent that is not in the team, a value that
@@ -155,33 +166,38 @@ def of_items(
             raise UserError(
                 f"{where}: got {by_agent!r:.40}, expected {{agent: text}}, a list of such chains, or None"
             )
-        if chains and show is None:
+        if chains and reading is None:
             raise UserError(
                 f"{where}: got chains, but with this train.protocol agents do not read each other"
             )
         prompts = task.prompts(item)
         if chains:
-            read = [row for chain in chains for row in _chain(chain, prompts, show, where)]
+            parts = [row for chain in chains for row in _chain(chain, prompts, reading, where)]
         else:
-            read = [(agent, prompts[agent], text) for agent, text in _checked(by_agent, prompts, where)]
+            parts = [(agent, prompts[agent], text) for agent, text in _checked(by_agent, prompts, where)]
         name_of_item = str(item.task_id)
-        demonstrations += [Demonstration(a, tuple(m), text, name=name_of_item) for a, m, text in read]
+        demonstrations += [Demonstration(a, tuple(m), text, name=name_of_item) for a, m, text in parts]
     return _some(demonstrations, name)
 
 
-def _chain(chain: Mapping, prompts: Mapping, show: Show, where: str) -> list[tuple[str, Sequence[dict], str]]:
-    """Agent, the messages that it reads, and text of every part of a chain. UserError for one with a gap."""
+def _chain(
+    chain: Mapping, prompts: Mapping, reading: Reading, where: str
+) -> list[tuple[str, Sequence[dict], str]]:
+    """Agent, the messages that it reads, and text of the parts to imitate. UserError for a chain with a gap."""
     rows = _checked(chain, prompts, where)
     if [agent for agent, _ in rows] != list(prompts)[: len(rows)]:
         raise UserError(
             f"{where}: a chain of {', '.join(chain)}; it must have one text of each of the first agents of "
             f"{', '.join(prompts)}, in this order"
         )
-    read = []
-    for n, (agent, text) in enumerate(rows):
-        messages = prompts[agent] if n == 0 else show(prompts[agent], agent, dict(rows[:n]))
-        read.append((agent, messages, text))
-    return read
+    texts, before, parts = dict(rows), {}, []
+    for step in reading.steps(list(prompts)):
+        present = [agent for agent in step if agent in texts]
+        for agent in present:
+            messages = reading.show(prompts[agent], agent, before) if before else prompts[agent]
+            parts += [(agent, messages, texts[agent])] if agent in reading.learners else []
+        before = before | {agent: texts[agent] for agent in present}
+    return parts
 
 
 def _checked(by_agent: Mapping, prompts: Mapping, where: str) -> list[tuple[str, str]]:

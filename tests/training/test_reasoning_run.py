@@ -23,10 +23,20 @@ def config(arg, fields=()):
     return made
 
 
+def demonstrations_of(folder):
+    """Demonstrations of each iteration of a run."""
+    name = "sft/demonstrations"
+    return [row[name] for row in smoke_runs.rows(folder) if name in row]
+
+
 @pytest.mark.slow
 def test_a_leader_learns_beside_scripted_peers(tmp_path):
-    """Of three scripted agents one is right; the leader alone has a loss, and is paid for its own answer."""
-    train.train(config("trust", {"eval.vote": "last"}), tmp_path)
+    """Of three scripted agents one is right; the leader alone has a loss, and is paid for its own answer.
+
+    In the warm-up it reads what they write in the demonstrations, and they learn nothing.
+    """
+    train.train(config("trust", {"eval.vote": "last", "warm_up.steps": 2}), tmp_path)
+    assert demonstrations_of(tmp_path / "warm_up") == [72, 72]
     rows = smoke_runs.rows(tmp_path)
     losses = {name for row in rows for name in row if name.endswith("/loss")}
     assert losses == {"leader/loss"}
@@ -36,6 +46,16 @@ def test_a_leader_learns_beside_scripted_peers(tmp_path):
         assert action.parts["right"] == (1 + action.total) / 4
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert 0 <= summary["after"]["voted@1"] == summary["after"]["return"]  # of one chain the leader's answer
+
+
+@pytest.mark.slow
+def test_a_chain_is_warmed_up_on_hesitant_chains_and_learns_in_stages(tmp_path):
+    stages = {"warm_up.steps": 2, "preference.collect": 1, "malt.sft_steps": 1, "train.steps": 3, "train.group": 3}
+    train.train(config("lock3", stages), tmp_path)
+    assert demonstrations_of(tmp_path / "warm_up") == [3 * 45] * 2
+    rows = smoke_runs.rows(tmp_path)
+    learned = [{name.split("/")[1] for name in row if name.endswith(("sft_loss", "dpo_loss"))} for row in rows]
+    assert [names for names in learned if names] == [{"sft_loss"}, {"dpo_loss"}]
 
 
 @pytest.mark.slow

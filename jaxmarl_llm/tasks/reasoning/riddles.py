@@ -118,6 +118,16 @@ def hesitant(item: ReasoningItem) -> list[dict[str, str]]:
     ]
 
 
+def undecided(item: ReasoningItem) -> list[dict[str, str]]:
+    """Chains for ``trust`` in which the leader gives the right word in half of the cases, and else one of the others.
+
+    A demonstration function for ``sft.source``, for the agents red, green, blue and leader.
+    """
+    peers = {kind: _CLUE.search(clue).group(1) for kind, clue in zip(KINDS, item.clues, strict=False)}
+    wrong = [word for word in WORDS if word != item.answer]
+    return [{**peers, "leader": word} for word in (item.answer, item.answer, *wrong)]
+
+
 def texts(agents: Sequence[str]) -> list[str]:
     """Texts that together hold every word of all possible prompts and feedback of these agents."""
     items = [item for source in SOURCES for item in load(source)]

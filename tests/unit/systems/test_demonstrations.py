@@ -1,12 +1,13 @@
 """Demonstrations: what a file, a function and canonical solutions give, and what is refused."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxmarl_llm.protocols.pipeline import quote_all
+from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -107,19 +108,33 @@ def test_answers_that_are_none(given, sentence):
         demonstrations.of_items(Task(), lambda item: given, "mine:f")
 
 
+READING = demonstrations.Reading(one_by_one, quote_all, ("aux", "main"))
+
+
 def test_agents_of_a_chain_read_the_texts_before_their_own():
     chains = [{"aux": "a", "main": "b"}, {"aux": "c"}]
-    rows = demonstrations.of_items(Task(), lambda item: chains if item.task_id == "one" else None, "mine:f", quote_all)
+    rows = demonstrations.of_items(Task(), lambda item: chains if item.task_id == "one" else None, "mine:f", READING)
     alone = Task().prompts(Task().items[0])
     assert [(row.agent, row.text) for row in rows] == [("aux", "a"), ("main", "b"), ("aux", "c")]
     assert rows[0].messages == rows[2].messages == tuple(alone["aux"])
-    assert rows[1].messages[-1]["content"] == f"aux wrote:\na\n\n{alone['main'][-1]['content']}"
+    quoting = rows[1]
+    assert quoting.messages[-1]["content"] == f"aux wrote:\na\n\n{alone['main'][-1]['content']}"
+
+
+    # Of one that does not learn the texts are only read; agents of one step do not read each other.
+    main_alone = dataclasses.replace(READING, learners=["main"])
+    rows = demonstrations.of_items(Task(), lambda item: chains, "mine:f", main_alone)
+    assert [(row.agent, row.text, row.name) for row in rows] == [("main", "b", "one"), ("main", "b", "two")]
+    assert rows[0].messages == quoting.messages
+    together = dataclasses.replace(READING, steps=lambda agents: [tuple(agents)])
+    rows = demonstrations.of_items(Task(), lambda item: chains[:1], "mine:f", together)
+    assert rows[1].messages == tuple(alone["main"])
 
 
 @pytest.mark.parametrize("chain", [{"main": "b"}, {"main": "b", "aux": "a"}, {"aux": ["a", "a"], "main": "b"}])
 def test_a_chain_with_a_gap(chain):
     with pytest.raises(ValueError, match="'one': a chain of .* one text of each of the first agents of aux, main"):
-        demonstrations.of_items(Task(), lambda item: [chain], "mine:f", quote_all)
+        demonstrations.of_items(Task(), lambda item: [chain], "mine:f", READING)
 
 
 def test_token_ids_and_their_end():
