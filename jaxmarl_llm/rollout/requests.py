@@ -46,20 +46,41 @@ def encode_prompt(
 
 
 def encode_cut(
-    tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
+    tokenizer,
+    request: SpeakRequest,
+    limit: int | None,
+    on_long: str = "error",
+    item: str = "",
+    continued: tuple[SpeakRequest, Turn] | None = None,
 ) -> tuple[list[int], int]:
-    """`encode_prompt`, and the number of tokens that were cut off."""
-    ids = tokenizer.encode_chat(request.messages)
+    """`encode_prompt`, and the number of tokens that were cut off.
+
+    ``continued``: the request and the answer that this one continues (`turns.continued`), whose ids the prompt then
+    begins with, where the tokenizer can (`Tokenizer.continue_chat`).
+    """
+    ids, cut = continued_ids(tokenizer, request, continued) or (tokenizer.encode_chat(request.messages), 0)
     if limit is None or len(ids) <= limit:
-        return ids, 0
-    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {len(ids)} tokens"
+        return ids, cut
+    number = cut + len(ids)
+    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {number} tokens"
     if on_long == "truncate":
         logging.warning("%s: cut on the left to %d", what, limit)
-        return ids[-limit:], len(ids) - limit
+        return ids[-limit:], number - limit
     raise UserError(
         f"{what}, the limit is {limit}; "
         "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
     )
+
+
+def continued_ids(
+    tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
+) -> tuple[list[int], int] | None:
+    """Ids of a request's chat that begin with those of an earlier prompt and its answer, and what that was cut by."""
+    if continued is None:
+        return None
+    earlier, turn = continued
+    ids = tokenizer.continue_chat(request.messages, len(earlier.messages), turn.prompt, turn.completion)
+    return None if ids is None else (ids, turn.cut)
 
 
 def sample_turns(
