@@ -13,7 +13,7 @@ from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.protocols.turns import continued
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
@@ -153,7 +153,8 @@ def _encode(
         most, before = (None, None) if member.remote else (limit, continued(state, request))
         ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
+        stem = stem_length(ids, before)
+        pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step, stem))
         first_id += request.samples
     return pending
 

@@ -21,7 +21,8 @@ class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
     With ``greedy`` its last sample takes the most likely tokens. ``item`` is the name of its item in errors.
-    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol.
+    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol. The first ``stem`` tokens of the
+    prompt are that of the turn that it continues.
     """
 
     number: int
@@ -32,6 +33,7 @@ class PendingRequest(NamedTuple):
     item: str = ""
     cut: int = 0
     step: int = 0
+    stem: int = 0
 
 
 def encode_prompt(
@@ -81,6 +83,12 @@ def continued_ids(
     earlier, turn = continued
     ids = tokenizer.continue_chat(request.messages, len(earlier.messages), turn.prompt, turn.completion)
     return None if ids is None else (ids, turn.cut)
+
+
+def stem_length(prompt: list[int], continued: tuple[SpeakRequest, Turn] | None) -> int:
+    """Tokens at the beginning of a prompt that are the prompt of the answer that it continues; 0 if they are not."""
+    stem = [] if continued is None else continued[1].prompt.tolist()
+    return len(stem) if prompt[: len(stem)] == stem and len(stem) < len(prompt) else 0
 
 
 def sample_turns(
@@ -137,7 +145,8 @@ def _speak_alike(
     samples = samples.pop()
     prompts = {agent: [n.prompt for n in rows] for agent, rows in by_agent.items()}
     greedy = {agent: [n.greedy for n in rows] for agent, rows in by_agent.items()}
-    options = dict(greedy=greedy, sizes=sizes, prompt_sizes=prompt_sizes)
+    stems = {agent: [n.stem for n in rows] for agent, rows in by_agent.items()}
+    options = dict(greedy=greedy, sizes=sizes, prompt_sizes=prompt_sizes, stems=stems)
     drawn = engine.draw(published, prompts, key, samples, params, **options)
     turns = []
     for n, rows in enumerate(by_agent.values()):

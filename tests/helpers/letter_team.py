@@ -20,7 +20,7 @@ from jaxmarl_llm.weights import LoadedModel
 END = "<end>"
 TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<end>{% endfor %}[assistant]"
 KEY = jax.random.key(11)
-ITEMS = ("what is this", "and that?")
+ITEMS = ("what is it", "and that?")
 WIDTH = 256  # tokens that `logprobs` reads at once
 
 
@@ -57,7 +57,7 @@ class Task(tiny.Task):
         return {a: [{"role": "user", "content": f"{a}: {item}"}] for a in self.agents}
 
     def feedback(self, answers):
-        return [{a: f"{a}: again, {len(text)!s:a>3}" for a, text in one.completions.items()} for one in answers]
+        return [{a: "again" + "!" * (len(text) % 3) for a, text in one.completions.items()} for one in answers]
 
 
 def run(protocol, template: str = TEMPLATE, tokens: int = 6, items=(0, 1), **options):
