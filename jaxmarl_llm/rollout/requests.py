@@ -60,7 +60,7 @@ def encode_cut(
     ``continued``: the request and the answer that this one continues (`turns.continued`), whose ids the prompt then
     begins with, where the tokenizer can (`Tokenizer.continue_chat`).
     """
-    ids, cut = continued_ids(tokenizer, request, continued) or (tokenizer.encode_chat(request.messages), 0)
+    ids, cut = _continued_ids(tokenizer, request, continued) or (tokenizer.encode_chat(request.messages), 0)
     if limit is None or len(ids) <= limit:
         return ids, cut
     number = cut + len(ids)
@@ -74,7 +74,7 @@ def encode_cut(
     )
 
 
-def continued_ids(
+def _continued_ids(
     tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
 ) -> tuple[list[int], int] | None:
     """Ids of a request's chat that begin with those of an earlier prompt and its answer, and what that was cut by."""
