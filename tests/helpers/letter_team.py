@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from jaxmarl_llm import rollout, team
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tokenizer import Tokenizer
 from jaxmarl_llm.weights import LoadedModel
 
@@ -42,7 +43,8 @@ def letters(template: str = TEMPLATE) -> Tokenizer:
 def built(template: str = TEMPLATE) -> team.Team:
     """Agents 'a' and 'b' with adapters that differ."""
     model = LoadedModel(tiny.POLICY, tiny.params(), letters(template))
-    built_team = team.build({"tiny": model}, dict.fromkeys(tiny.AGENTS, "tiny"), jax.random.key(0), rank=3)
+    options = dict(rank=3, alpha=3 * tiny.SCALE)
+    built_team = team.build({"tiny": model}, dict.fromkeys(tiny.AGENTS, "tiny"), jax.random.key(0), **options)
     built_team.members[0].trainable = tiny.lora()
     return built_team
 
@@ -51,7 +53,11 @@ class Task(tiny.Task):
     """Questions about two things; an answer earns the number of its letters."""
 
     def __init__(self, items=ITEMS):
-        super().__init__(lambda item, *texts: float(sum(map(len, texts))), items)
+        super().__init__(None, items)
+
+    def judge(self, items, completions):
+        totals = [float(sum(map(len, texts))) for texts in zip(*completions.values(), strict=True)]
+        return [Judgement({"letters": total}, total, "pass") for total in totals]
 
     def prompts(self, item):
         return {a: [{"role": "user", "content": f"{a}: {item}"}] for a in self.agents}

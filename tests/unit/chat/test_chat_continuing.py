@@ -15,6 +15,7 @@ from jaxmarl_llm.weights import model_files
 ENDING = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<eos>{% endfor %}[assistant]"
 TRIMMED = ENDING.replace("m.content", "m.content | trim")
 THOUGHTLESS = ENDING.replace("m.content", "m.content.split('</think>')[-1]")
+UNTHINKING = "{% set enable_thinking = false %}" + QWEN3
 QUESTION = {"role": "user", "content": "ab?"}
 NEXT = {"role": "user", "content": "and cd?"}
 
@@ -80,14 +81,11 @@ def test_control_tokens_in_a_text_are_letters(reply, following):
     (TRIMMED, "ab\n"),
     (THOUGHTLESS, "<think>b</think>ab"),
     (TEMPLATE, "ab"),  # it writes a space in front of an answer that stands behind none when it is drawn
-    (QWEN3.replace("false", "undefined"), "ab"),  # an empty thought in front of what is drawn, and none later
+    (UNTHINKING, "ab"),  # an empty thought in front of what is drawn, and none later
     (QWEN3.replace("'<|im_start|>' + m.role", "loop.length ~ m.role"), "ab"),  # what stood before is another
 ])  # fmt: skip
 def test_templates_that_write_what_was_before_in_another_way(template, reply):
     tokens = (build if "<|im_end|>" not in template else chat_tokenizer)(template)
-    if "enable_thinking" in template:
-        tokens = tokens.with_chat(arguments={"enable_thinking": False})
-        template = tokens.template
     prompt, ids = tokens.encode_chat([QUESTION]), letters(tokens, reply)
     assert tokens.decode(ids) == reply
     assert tokens.continue_chat(answered(reply), 1, prompt, ids) is None

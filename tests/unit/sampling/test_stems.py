@@ -45,14 +45,16 @@ def assert_same(actual, wanted):
 
 
 def test_stems_are_cut_off():
-    prompts = [[1, 2, 3, 10], [1, 2, 3, 11, 12], [4, 5, 20], [4, 5, 21, 22, 23]]
-    long = [[*range(100, 130), *p] for p in prompts]  # a whole prompt has a wider array than what is apart
-    tokens_NBP, lengths_NB, shared, stems = pad_with_stems([long], [[33, 33, 32, 32]])
-    assert shared.lengths_N.tolist() == [16] and shared.tokens_NC.tolist() == [list(range(100, 116))]
-    assert stems.lengths_NS.tolist() == [[17, 16]] and stems.tokens_NSQ.shape == (1, 2, 32)
-    assert stems.tokens_NSQ[0, :, -4:].tolist() == [[129, 1, 2, 3], [128, 129, 4, 5]]
-    assert lengths_NB.tolist() == [[1, 2, 1, 3]] and tokens_NBP.shape == (1, 4, 32)
-    assert tokens_NBP[0, :, -3:].tolist() == [[0, 0, 10], [0, 11, 12], [0, 0, 20], [21, 22, 23]]
+    head = list(range(100, 116))  # what all begin with
+    one, other = [*head, *range(1, 26)], [*head, *range(30, 50)]
+    prompts = [[*one, *[60] * 8], [*one, *[61] * 9], [*other, *[62] * 2], [*other, *[63] * 3]]
+    tokens_NBP, lengths_NB, shared, stems = pad_with_stems([prompts], [[41, 41, 36, 36]])
+    assert shared.lengths_N.tolist() == [16] and shared.tokens_NC.tolist() == [head]
+    assert stems.lengths_NS.tolist() == [[25, 20]] and stems.tokens_NSQ.shape == (1, 2, 32)
+    assert stems.tokens_NSQ[0, :, -20:].tolist() == [list(range(6, 26)), list(range(30, 50))]
+    assert lengths_NB.tolist() == [[8, 9, 2, 3]] and tokens_NBP.shape == (1, 4, 32)
+    assert tokens_NBP[0, :, -9:-7].tolist() == [[0, 60], [61, 61], [0, 0], [0, 0]]
+    assert tokens_NBP[0, :, -3:].tolist() == [[60] * 3, [61] * 3, [0, 62, 62], [63] * 3]
 
 
 def test_as_many_prompts_to_each_stem():
