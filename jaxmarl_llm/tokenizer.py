@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmarl_llm import tokenizer_files
-from jaxmarl_llm.chat import controls, rendering, roles
+from jaxmarl_llm.chat import continuing, controls, rendering, roles
 from jaxmarl_llm.chat import template as chat_template
 from jaxmarl_llm.utils.errors import UserError
 
@@ -122,12 +122,45 @@ class Tokenizer:
         if self.hf.chat_template is None:
             return [*self._beginning, *self._ids(rendering.plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options
-        if options["tokenize"] and any(
-            control in m["content"] for m in messages for control in self._controls
-        ):
+        if options["tokenize"] and controls.held(messages, self._controls):
             as_text = functools.partial(rendering.applied, self._renderer, **options | {"tokenize": False})
             return controls.encode(messages, self._controls, as_text, self._ids)
         return rendering.applied(self._renderer, messages, **options)
+
+    def continue_chat(
+        self,
+        messages: Sequence[dict[str, str]],
+        answer: int,
+        prompt: Sequence[int],
+        completion: Sequence[int],
+    ) -> list[int] | None:
+        """Ids of a chat that goes on after an answer of the model, beginning with those that it has read and drawn.
+
+        Args:
+          messages: the chat.
+          answer: index of the answer in it; its content is what `decode` makes of ``completion``.
+          prompt: ids of the messages before it, after which it was drawn.
+          completion: ids of the answer, as drawn.
+
+        Returns:
+          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would write behind it,
+          which begin with the template's own end of a message. None where these are not ids of the chat's text: the
+          template changes what was written before (`continuing.added_ids`), or special tokens were drawn.
+        """
+        drawn = [int(i) for i in completion]
+        drawn = drawn[:-1] if drawn and drawn[-1] in self.eos_ids else drawn
+        special = self._text(drawn) != self._text(drawn, skip_special=False)
+        if special or self.decode(drawn) != messages[answer]["content"]:
+            return None
+        letters = self._controls if self.template is not None else {}
+        added = continuing.added_ids(messages, answer, letters, self._as_text, self.encode)
+        return None if added is None else [*map(int, prompt), *drawn, *added]
+
+    def _as_text(self, messages: Sequence[dict[str, str]]) -> str:
+        """The prompt of a chat."""
+        if self.template is None:
+            return rendering.plain_text(messages)
+        return rendering.applied(self._renderer, messages, add_generation_prompt=True, tokenize=False)
 
     @functools.cached_property
     def _controls(self) -> dict[str, list[int]]:

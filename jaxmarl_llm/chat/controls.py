@@ -6,7 +6,7 @@ another role. Here they are read as the letters that they are.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,12 +42,28 @@ def encode(
       render: the prompt of a chat, as text.
       ids_of: ids of a text, with control tokens as such.
     """
+    return marked_ids(render(marked(messages, controls)), controls, ids_of)
+
+
+def held(messages: Sequence[Mapping[str, str]], controls: Iterable[str]) -> bool:
+    """Whether any message holds the letters of a control token."""
+    return any(control in message["content"] for message in messages for control in controls)
+
+
+def marked(messages: Sequence[Mapping[str, str]], controls: Iterable[str]) -> list[Mapping[str, str]]:
+    """The chat with a mark, one character, for each control token in its messages; ``controls``: one or more."""
     marks = {control: chr(_FIRST_MARK + number) for number, control in enumerate(controls)}
-    ids_of_mark = {mark: controls[control] for control, mark in marks.items()}
-    held = re.compile("|".join(map(re.escape, controls)))
-    marked = [
-        {**message, "content": held.sub(lambda match: marks[match[0]], message["content"])}
+    pattern = re.compile("|".join(map(re.escape, marks)))
+    return [
+        {**message, "content": pattern.sub(lambda match: marks[match[0]], message["content"])}
         for message in messages
     ]
-    pieces = re.split(f"([{''.join(ids_of_mark)}])", render(marked))
+
+
+def marked_ids(
+    text: str, controls: Mapping[str, Sequence[int]], ids_of: Callable[[str], list[int]]
+) -> list[int]:
+    """Token ids of a text with the marks of `marked`, which become the ids of the control tokens' letters."""
+    ids_of_mark = {chr(_FIRST_MARK + number): ids for number, ids in enumerate(controls.values())}
+    pieces = re.split(f"([{''.join(ids_of_mark)}])", text)
     return [i for piece in pieces if piece for i in ids_of_mark.get(piece) or ids_of(piece)]

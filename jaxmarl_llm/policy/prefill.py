@@ -19,18 +19,21 @@ def prefill_shared(policy, variables, tokens_C, length) -> Block:
     return cache.recent
 
 
-def prefill(policy, variables, prompts_BP, lengths_B, shared: Block | None = None):
+def prefill(policy, variables, prompts_BP, lengths_B, *before: Block | None):
     """Features (B, D) of the last prompt token and the cache of the whole prompts, of one agent.
 
-    ``shared`` are the keys and values of the tokens before ``prompts_BP``, the same in every row. The prompts are
-    padded on the left; for a kernel, which knows lengths and no masks, they are turned here.
+    ``before`` are the keys and values of the tokens before ``prompts_BP``, the earliest first, None for none; a row of
+    a block of S rows is that of B / S adjacent prompts. The prompts are padded on the left; for a kernel, which knows
+    lengths and no masks, they are turned here.
     """
+    blocks = tuple(block for block in before if block is not None)
     positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
     if policy.kernel is not None:
         prompts_BP, positions_BP = _padded_on_the_right((prompts_BP, positions_BP), lengths_B)
-    positions_BP = jnp.where(positions_BP >= 0, positions_BP + _shared_length(shared), -1)
-    before = None if shared is None else Cache.after(shared)
-    hidden, cache = policy.apply(variables, prompts_BP, positions_BP, before, method="hidden")
+    first_B = _tokens_before(blocks, prompts_BP.shape[0])
+    positions_BP = jnp.where(positions_BP >= 0, positions_BP + first_B[:, None], -1)
+    earlier = Cache.after(*blocks) if blocks else None
+    hidden, cache = policy.apply(variables, prompts_BP, positions_BP, earlier, method="hidden")
     if policy.kernel is None:
         return hidden[:, -1], cache
     return jnp.take_along_axis(hidden, lengths_B[:, None, None] - 1, axis=1)[:, 0], cache
@@ -43,6 +46,10 @@ def _padded_on_the_right(arrays_BP, lengths_B: jax.Array):
     return [jnp.take_along_axis(x_BP, from_BP, axis=1) for x_BP in arrays_BP]
 
 
-def _shared_length(shared: Block | None) -> jax.Array:
-    """Tokens of a shared beginning."""
-    return jnp.int32(0) if shared is None else shared.positions_BS.max() + 1
+def _tokens_before(blocks: tuple[Block, ...], rows: int) -> jax.Array:
+    """Tokens (B,) in the blocks before each of so many rows."""
+    number_B = jnp.zeros(rows, jnp.int32)
+    for block in blocks:
+        number_S = block.positions_BS.max(axis=1) + 1
+        number_B = jnp.maximum(number_B, jnp.repeat(number_S, rows // number_S.shape[0]))
+    return number_B

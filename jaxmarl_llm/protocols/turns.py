@@ -99,6 +99,17 @@ def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
     return (*state.requests[turn.request].messages, reply, question)
 
 
+def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn] | None:
+    """An agent's earlier request and the answer to it, if a request's messages begin with both, as in `history`."""
+    if request.parent is None:
+        return None
+    turn = state.turns[request.parent]
+    earlier, messages = state.requests[turn.request], tuple(request.messages)
+    chat = (*earlier.messages, {"role": "assistant", "content": turn.text})
+    begins = len(messages) > len(chat) and messages[: len(chat)] == chat
+    return (earlier, turn) if begins and turn.agent == request.agent else None
+
+
 def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
     """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
 

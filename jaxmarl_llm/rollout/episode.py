@@ -10,9 +10,10 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
+from jaxmarl_llm.protocols.turns import continued
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
@@ -149,9 +150,11 @@ def _encode(
         name = item_name(state.items[request.item])
         member = team[request.agent]
         # The longest prompt of a model behind an endpoint is not known here.
-        ids, cut = encode_cut(member.tokenizer, request, None if member.remote else limit, on_long, name)
+        most, before = (None, None) if member.remote else (limit, continued(state, request))
+        ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step))
+        stem = stem_length(ids, before)
+        pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step, stem))
         first_id += request.samples
     return pending
 

@@ -21,7 +21,8 @@ class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
     With ``greedy`` its last sample takes the most likely tokens. ``item`` is the name of its item in errors.
-    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol.
+    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol. The first ``stem`` tokens of the
+    prompt are that of the turn that it continues.
     """
 
     number: int
@@ -32,6 +33,7 @@ class PendingRequest(NamedTuple):
     item: str = ""
     cut: int = 0
     step: int = 0
+    stem: int = 0
 
 
 def encode_prompt(
@@ -46,20 +48,47 @@ def encode_prompt(
 
 
 def encode_cut(
-    tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
+    tokenizer,
+    request: SpeakRequest,
+    limit: int | None,
+    on_long: str = "error",
+    item: str = "",
+    continued: tuple[SpeakRequest, Turn] | None = None,
 ) -> tuple[list[int], int]:
-    """`encode_prompt`, and the number of tokens that were cut off."""
-    ids = tokenizer.encode_chat(request.messages)
+    """`encode_prompt`, and the number of tokens that were cut off.
+
+    ``continued``: the request and the answer that this one continues (`turns.continued`), whose ids the prompt then
+    begins with, where the tokenizer can (`Tokenizer.continue_chat`).
+    """
+    ids, cut = _continued_ids(tokenizer, request, continued) or (tokenizer.encode_chat(request.messages), 0)
     if limit is None or len(ids) <= limit:
-        return ids, 0
-    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {len(ids)} tokens"
+        return ids, cut
+    number = cut + len(ids)
+    what = f"the prompt of agent {request.agent!r} for item {item or request.item} has {number} tokens"
     if on_long == "truncate":
         logging.warning("%s: cut on the left to %d", what, limit)
-        return ids[-limit:], len(ids) - limit
+        return ids[-limit:], number - limit
     raise UserError(
         f"{what}, the limit is {limit}; "
         "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
     )
+
+
+def _continued_ids(
+    tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
+) -> tuple[list[int], int] | None:
+    """Ids of a request's chat that begin with those of an earlier prompt and its answer, and what that was cut by."""
+    if continued is None:
+        return None
+    earlier, turn = continued
+    ids = tokenizer.continue_chat(request.messages, len(earlier.messages), turn.prompt, turn.completion)
+    return None if ids is None else (ids, turn.cut)
+
+
+def stem_length(prompt: list[int], continued: tuple[SpeakRequest, Turn] | None) -> int:
+    """Tokens at the beginning of a prompt that are the prompt of the answer that it continues; 0 if they are not."""
+    stem = [] if continued is None else continued[1].prompt.tolist()
+    return len(stem) if prompt[: len(stem)] == stem and len(stem) < len(prompt) else 0
 
 
 def sample_turns(
@@ -116,7 +145,8 @@ def _speak_alike(
     samples = samples.pop()
     prompts = {agent: [n.prompt for n in rows] for agent, rows in by_agent.items()}
     greedy = {agent: [n.greedy for n in rows] for agent, rows in by_agent.items()}
-    options = dict(greedy=greedy, sizes=sizes, prompt_sizes=prompt_sizes)
+    stems = {agent: [n.stem for n in rows] for agent, rows in by_agent.items()}
+    options = dict(greedy=greedy, sizes=sizes, prompt_sizes=prompt_sizes, stems=stems)
     drawn = engine.draw(published, prompts, key, samples, params, **options)
     turns = []
     for n, rows in enumerate(by_agent.values()):

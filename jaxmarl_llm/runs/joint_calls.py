@@ -17,6 +17,7 @@ from jaxmarl_llm import sampling, update
 from jaxmarl_llm.sampling import Samples, SamplingParams
 from jaxmarl_llm.sampling.loop import agent_keys
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import LossConfig, Packed, Rates, TrainState
 
@@ -35,19 +36,22 @@ class Drawing:
     samples: int
     params: SamplingParams
     shared: Shared | None = None
+    stems: Stems | None = None
     greedy_NB: Any = None
 
     def likeness(self) -> Hashable:
         """Static parts, base and shapes, widths of prompts apart."""
         prompts = _without_width(self.prompts_NBP, self.shared)
-        arrays = (self.trainable, self.lengths_NB, self.greedy_NB, prompts)
+        stems = self.stems and _without_width(self.stems.tokens_NSQ, None)
+        arrays = (self.trainable, self.lengths_NB, self.greedy_NB, prompts, stems)
         return "draw", self.stack, id(self.base), self.samples, self.params, _shapes(arrays)
 
     def make(self) -> Samples:
         """`sampling.generate` of this call alone."""
         prompts = self.prompts_NBP, self.lengths_NB
-        own = dict(samples=self.samples, params=self.params, shared=self.shared, greedy_NB=self.greedy_NB)
-        return sampling.generate(self.stack, self.base, self.trainable, *prompts, self.key, **own)
+        before = dict(shared=self.shared, stems=self.stems)
+        own = dict(samples=self.samples, params=self.params, greedy_NB=self.greedy_NB)
+        return sampling.generate(self.stack, self.base, self.trainable, *prompts, self.key, **before, **own)
 
     def make_all(self, calls: Sequence["Drawing"]) -> list[Samples]:
         """The samples of each call, on the host."""
@@ -60,6 +64,7 @@ class Drawing:
             lengths_NB=np.concatenate([call.lengths_NB for call in calls]),
             key=jnp.concatenate([agent_keys(call.key, n_agents) for call in calls]),
             shared=_shared([call.shared for call in calls]),
+            stems=_if_any(_stems, [call.stems for call in calls]),
             greedy_NB=_if_any(np.concatenate, [call.greedy_NB for call in calls]),
         )
         return _parts(jax.device_get(joint.make()), len(calls))
@@ -214,6 +219,12 @@ def _shared(every: Sequence[Shared | None]) -> Shared | None:
     length = max(each.tokens_NC.shape[1] for each in every)
     tokens_NC = [np.pad(each.tokens_NC, ((0, 0), (0, length - each.tokens_NC.shape[1]))) for each in every]
     return Shared(np.concatenate(tokens_NC), np.concatenate([each.lengths_N for each in every]))
+
+
+def _stems(every: Sequence[Stems]) -> Stems:
+    """The stems of all runs, padded to the longest on the left."""
+    lengths_NS = np.concatenate([each.lengths_NS for each in every])
+    return Stems(_left_padded([each.tokens_NSQ for each in every], axis=0), lengths_NS)
 
 
 def _packed(batches: Sequence[Packed]) -> Packed:

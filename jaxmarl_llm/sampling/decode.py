@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm.policy import Cache, Product
+from jaxmarl_llm.policy import Block, Cache, Product
 from jaxmarl_llm.policy.cache import agent_axes
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.sharding import Layout
 from jaxmarl_llm.utils import quantised
 
@@ -39,13 +40,15 @@ class Reader(NamedTuple):
     leaves_rows: bool = True
 
 
-def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, slots: int):
+def begin(
+    stack, base, trainable, prompts, before: tuple[Shared | None, Stems | None], samples: int, slots: int
+):
     """Read the prompts, once for all ``samples`` rows of each.
 
     Args:
       stack, base, trainable: as in `sampling.generate`.
       prompts: left-padded tokens (N, B, P) and lengths (N, B).
-      shared: the common beginnings before them, if there are any.
+      before: the common beginnings and the stems before them, if there are any.
       samples: rows per prompt.
       slots: room for new tokens of each row.
 
@@ -57,10 +60,12 @@ def begin(stack, base, trainable, prompts, shared: Shared | None, samples: int, 
     as_policy = sampler.dtype == stack.policy.dtype
     variables = jax.tree.map_with_path(functools.partial(_in_dtype, sampler.dtype, as_policy), variables)
     stacked = sampler.clone(apart=False, product=Product.ROWS_FIRST)
-    prefixes = 1 if shared is None else 2
+    shared, stems = before
+    prefixes = 1 + sum(part is not None for part in before)
     read = functools.partial(_read, stacked, samples, slots)
-    read = jax.vmap(read, in_axes=(axes, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
-    logits_NRV, cache = read(variables, *layout.shard(prompts, "agent", "rows"), shared)
+    read = jax.vmap(read, in_axes=(axes, 0, 0, 0, 0), out_axes=(0, agent_axes(prefixes)))
+    prompts, stems = layout.shard((prompts, stems), "agent", "rows")
+    logits_NRV, cache = read(variables, *prompts, shared, stems)
     if sampler.apart:
         split = functools.partial(_apart, sampler.config, sampler.product.turned)
         n_agents = prompts[0].shape[0]
@@ -108,12 +113,14 @@ def keep(reader: Reader, cache: Cache, rows_NR) -> Cache:
     return jax.vmap(Cache.keep, in_axes=(axes, 0), out_axes=axes)(cache, rows_NR)
 
 
-def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None):
+def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, shared: Shared | None, stems):
     """Compute an agent's logits of the first token, (R, V), and a cache with ``slots`` free slots per row."""
-    block = None
+    before: tuple[Block, ...] = ()
     if shared is not None:
-        block = prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N)
-    hidden_BD, cache = prefill(policy, variables, tokens_BP, lengths_B, block)
+        before = (prefill_shared(policy, variables, shared.tokens_NC, shared.lengths_N),)
+    if stems is not None:
+        before = prefill(policy, variables, stems.tokens_NSQ, stems.lengths_NS, *before)[1].blocks
+    hidden_BD, cache = prefill(policy, variables, tokens_BP, lengths_B, *before)
     logits_BV = policy.apply(variables, hidden_BD, method="logits")
     return jnp.repeat(logits_BV, samples, axis=0), cache.fan_out(samples, slots)
 

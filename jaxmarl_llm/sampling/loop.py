@@ -14,6 +14,7 @@ from flax import struct
 from jaxmarl_llm.sampling import decode, stop_sequences
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.sampling.stems import Stems
 
 # Most rows end long before the last. Where an agent has at least LEAST_ROWS, and a step takes the longer the more
 # rows it has (`Stack.leaves_rows`), the loop continues with a share of them as soon as the others have finished,
@@ -144,6 +145,7 @@ def generate(
     samples: int,
     params: SamplingParams,
     shared: Shared | None = None,
+    stems: Stems | None = None,
     greedy_NB: jax.Array | None = None,
 ) -> Samples:
     """Draw ``samples`` completions for every prompt of every agent of a stack.
@@ -157,6 +159,7 @@ def generate(
       samples: G.
       params: how to draw.
       shared: the common beginning before ``prompts_NBP`` of all prompts of an agent, if there is one.
+      stems: what adjacent prompts have in common between that and ``prompts_NBP``, if anything.
       greedy_NB: prompts whose last sample takes the most likely token every time; None: no prompt.
 
     Returns:
@@ -166,13 +169,15 @@ def generate(
     rows, limit = n_prompts * samples, params.max_new_tokens
     stops = stop_sequences.of_stack(stack, limit)
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
+    if stems is not None:
+        before_NB += jnp.repeat(stems.lengths_NS, n_prompts // stems.lengths_NS.shape[1], axis=1)
     rows_NR = _Rows(
         jnp.repeat(before_NB, samples, axis=1),
         _row_keys(key, n_agents, rows),
         None if greedy_NB is None else _last_rows(greedy_NB, samples),
     )
     prompts = (prompts_NBP, lengths_NB)
-    logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, shared, samples, limit)
+    logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, (shared, stems), samples, limit)
     first = _draw(params, rows_NR, logits_NRV, 0)
     drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
     return stack.layout.replicate(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))

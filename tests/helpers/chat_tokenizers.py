@@ -2,8 +2,8 @@
 
 import datetime
 
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Raw
-from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
@@ -48,6 +48,21 @@ LLAMA = """{%- if not date_string is defined %}
 BARE = "{{ date_string }} {{ strftime_now('%Y-%m-%d') }}:{% for m in messages %}{{ m.content }}{% endfor %}"
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
 OFF = "<think>\n\n</think>\n\n"
+
+
+CONTROLS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+OTHERS = ["<|fim_middle|>"]  # special, but nothing that the template writes
+
+
+def chat_tokenizer(template=QWEN3) -> Tokenizer:
+    """Every byte a token, after them the special ones: ids 256 to 259."""
+    vocab = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    raw = Raw(models.BPE(vocab, []))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw.decoder = decoders.ByteLevel()
+    raw.add_special_tokens([AddedToken(token, special=True) for token in CONTROLS + OTHERS])
+    hf = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|endoftext|>", chat_template=template)
+    return Tokenizer(hf, (258, 257))
 
 
 def shown(tokens, messages=CHAT, **options):

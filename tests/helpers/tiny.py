@@ -36,6 +36,9 @@ class Tokenizer:
     def encode_chat(self, messages):
         return [7 + ord(char) % 50 for message in messages for char in message["content"]]
 
+    def continue_chat(self, messages, answer, prompt, completion):
+        return [*prompt, *completion, *self.encode_chat(messages[answer + 1 :])]
+
     def decode_completions(self, tokens_RL, lengths_R):
         return [" ".join(map(str, row[:n])) for row, n in zip(tokens_RL.tolist(), lengths_R, strict=True)]
 

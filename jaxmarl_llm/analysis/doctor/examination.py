@@ -76,7 +76,8 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield first_rollout.check_of_rollout(config, small, forest, time.perf_counter() - start)
         yield from _of_update(small, local_team, forest)
         yield from _of_reward(small, caught, forest, stack, expert)
-        yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), _handed_on(config))
+        read = config.train.protocol != "simultaneous", config.train.turns > 1
+        yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), *read)
         yield memory(config, team)  # before the export, which takes memory that a training does not
         yield _export(local_team, forest)
 
@@ -231,11 +232,6 @@ def memory(config, team: Team) -> Result:
         parts |= {"critics": models, "optimizer of critics": optimizer}
     parts["gradients"] = max(parts["learned"], models)  # one after the other
     return machine.memory(parts, machine.used_mb(), machine.available_mb())
-
-
-def _handed_on(config) -> bool:
-    """Whether completions become part of later prompts."""
-    return config.train.turns > 1 or config.train.protocol != "simultaneous"
 
 
 def _tokenizers(team: Team) -> dict[str, Any]:

@@ -153,14 +153,18 @@ def prompt_lengths(
 
 @check("tokenizer round trip")
 def round_trip(
-    forest: Forest, tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages], handed_on: bool
+    forest: Forest,
+    tokenizers: Mapping[str, Any],
+    prompts: Mapping[str, Messages],
+    by_others: bool = False,
+    later: bool = False,
 ) -> tuple[str, str]:
     """Check that texts survive encoding and decoding; count completions that encode to the sampled ids.
 
     Args:
       forest: its completions are checked.
       tokenizers, prompts: by agent; all messages are checked.
-      handed_on: whether agents read completions, in later turns or rounds.
+      by_others, later: whether completions are read by other agents, and by their own in later turns.
     """
     turns = [turn for turn in forest.turns if len(turn.completion)][:MAX_CHECKED]
     texts = [(agent, m["content"]) for agent, messages in prompts.items() for m in messages]
@@ -178,12 +182,25 @@ def round_trip(
                 )
     kept = sum(_as_drawn(turn, tokenizers[turn.agent]) for turn in turns)
     text = f"{len(texts)} messages and {len(turns)} completions keep their text, {kept} of these their ids"
-    if handed_on and kept < KEPT * len(turns):
+    if by_others and kept < KEPT * len(turns):
         return "warn", (
-            f"{text}: where others or later turns read them, they read other tokens than were drawn; a lower "
+            f"{text}: where other agents read them, they read other tokens than were drawn; a lower "
             "sampling.temperature draws fewer such tokens"
         )
+    others = [turn for turn in turns if later and not _as_drawn(turn, tokenizers[turn.agent])]
+    lost = sum(not _goes_on(turn, tokenizers[turn.agent], prompts[turn.agent]) for turn in others)
+    if lost > (1 - KEPT) * len(turns):
+        return "warn", (
+            f"{text}; the chat template writes answers in another way once a message follows, so that later turns read "
+            f"other tokens of {lost} completions than were drawn"
+        )
     return "ok", text
+
+
+def _goes_on(turn: Turn, tokenizer, messages: Messages) -> bool:
+    """Whether a prompt of the next turn has the ids that were drawn."""
+    chat = [*messages, {"role": "assistant", "content": turn.text}, {"role": "user", "content": "x"}]
+    return tokenizer.continue_chat(chat, len(messages), turn.prompt, turn.completion) is not None
 
 
 def _as_drawn(turn: Turn, tokenizer) -> bool:

@@ -78,8 +78,9 @@ class CompletionsEngine:
         greedy: Mapping[str, Sequence[bool]],
         sizes: tuple[int, int],
         prompt_sizes: Sizes | None = None,
+        stems: Mapping[str, Sequence[int]] | None = None,
     ) -> Drawn:
-        """See `Engine.draw`. A prompt and its samples are one request; ``sizes`` are of no use here.
+        """See `Engine.draw`. A prompt and its samples are one request; ``sizes`` and ``stems`` are of no use here.
 
         Raises:
           UserError: naming the server, where one does not answer, does not know the adapters, or gives an

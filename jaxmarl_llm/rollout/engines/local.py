@@ -9,7 +9,8 @@ import numpy as np
 from jaxmarl_llm import sampling
 from jaxmarl_llm.rollout.engines.types import Drawn, Published
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.sampling.padding import Sizes, padded_size
+from jaxmarl_llm.sampling.stems import pad_with_stems
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 
@@ -38,6 +39,7 @@ class LocalEngine:
         greedy: Mapping[str, Sequence[bool]],
         sizes: tuple[int, int],
         prompt_sizes: Sizes | None = None,
+        stems: Mapping[str, Sequence[int]] | None = None,
     ) -> Drawn:
         """See `Engine.draw`; every agent's prompts are filled up to a `padded_size` between ``sizes``."""
         member, agents = published.member, tuple(prompts)
@@ -46,10 +48,12 @@ class LocalEngine:
         shards = stack.layout.shards
         size = -(-padded_size(most, *sizes) // shards) * shards
         filled = [[*rows] + [rows[0]] * (size - len(rows)) for rows in prompts.values()]
-        prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, agents)
+        stems_N = [stems[agent] if stems else [0] for agent in agents]
+        parts = pad_with_stems(filled, stems_N, prompt_sizes, agents, shards)
+        prompts_NBP, lengths_NB, shared, own_stems = parts
         inputs = (stack, member.base, trainable, prompts_NBP, lengths_NB, key)
         greedy_NB = _greedy([greedy[agent] for agent in agents], size)
-        options = dict(samples=samples, params=params, shared=shared, greedy_NB=greedy_NB)
+        options = dict(samples=samples, params=params, shared=shared, stems=own_stems, greedy_NB=greedy_NB)
 
         def of_width(width: int) -> tuple[tuple, dict]:
             empty_NBP = np.zeros((len(agents), size, width), np.int32)

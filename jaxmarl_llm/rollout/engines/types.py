@@ -57,6 +57,7 @@ class Engine(Protocol):
         greedy: Mapping[str, Sequence[bool]],
         sizes: tuple[int, int],
         prompt_sizes: Sizes | None = None,
+        stems: Mapping[str, Sequence[int]] | None = None,
     ) -> Drawn:
         """Draw G ``samples`` of every prompt.
 
@@ -68,6 +69,8 @@ class Engine(Protocol):
           params: how to draw, the same for all agents.
           greedy: by agent, for each prompt, whether its last sample takes the most likely tokens.
           sizes, prompt_sizes: what batches are filled up to, where shapes matter: see `requests.sample_turns`.
+          stems: by agent, how many tokens at the beginning of each prompt are an earlier prompt, which others may begin
+            with too (0: none); what is read once for all of these is the engine's choice. None: there are none.
         """
         ...
 

@@ -2,26 +2,7 @@
 
 import numpy as np
 import pytest
-from chat_tokenizers import QWEN3
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
-from tokenizers import Tokenizer as Raw
-from transformers import PreTrainedTokenizerFast
-
-from jaxmarl_llm.tokenizer import Tokenizer
-
-CONTROLS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-OTHERS = ["<|fim_middle|>"]  # special, but nothing that the template writes
-
-
-def chat_tokenizer(template=QWEN3) -> Tokenizer:
-    """Every byte a token, after them the special ones: ids 256 to 259."""
-    vocab = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    raw = Raw(models.BPE(vocab, []))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    raw.decoder = decoders.ByteLevel()
-    raw.add_special_tokens([AddedToken(token, special=True) for token in CONTROLS + OTHERS])
-    hf = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|endoftext|>", chat_template=template)
-    return Tokenizer(hf, (258, 257))
+from chat_tokenizers import chat_tokenizer
 
 
 def asked(content, role="user"):

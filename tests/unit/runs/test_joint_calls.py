@@ -11,6 +11,7 @@ from jaxmarl_llm import update
 from jaxmarl_llm.runs.joint_calls import Drawing, Learning
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Shared, pad_team
+from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.update import LossConfig, Rates
 
 PARAMS = SamplingParams(6, temperature=0.7, top_p=0.9)
@@ -60,6 +61,25 @@ def test_each_run_draws_what_it_draws_alone(lengths, starts, greedy):
     assert len({call.likeness() for call in calls}) == 1
     for actual, call in zip(calls[0].make_all(calls), calls, strict=True):
         assert_same_samples(actual, call.make())
+
+
+def with_stems(run: int, tokens: int):
+    """Two prompts of each agent that go on from one earlier prompt of at most so many tokens."""
+    random = np.random.default_rng(run)
+    stems = Stems(random.integers(7, 57, (2, 1, 32)).astype(np.int32), np.array([[tokens], [3]], np.int32))
+    call = drawing(run)
+    call.stems = stems.replace(tokens_NSQ=stems.tokens_NSQ[..., -tokens:])
+    return call
+
+
+@pytest.mark.slow
+def test_each_run_reads_its_own_earlier_prompts():
+    calls = [with_stems(0, 9), with_stems(1, 20)]
+    assert calls[0].likeness() == calls[1].likeness() != drawing(0).likeness()
+    for actual, call in zip(calls[0].make_all(calls), calls, strict=True):
+        assert_same_samples(actual, call.make())
+        without = drawing(0) if call is calls[0] else drawing(1)
+        assert (jax.device_get(without.make()).tokens_NRL != actual.tokens_NRL).any()
 
 
 @pytest.mark.slow
