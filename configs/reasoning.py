@@ -10,6 +10,8 @@ Variants (after a colon, comma-separated):
   clues          MAPoRL: a tiny model learns to give its partner, who is scripted, the word that the partner needs, see
                  docs/reasoning.md; with --config.maporl.horizon=current it is paid for its own answers only
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
+  guess          SWEET-RL: a tiny model learns to ask a scripted partner for what it needs, see docs/reasoning.md; with
+                 --config.sweet.privileged=False its critic knows no more than the model
 """
 
 from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
@@ -20,8 +22,8 @@ game = experiment("game")
 
 def get_config(arg=None):
     """Two agents that discuss sums, or one of the variants named in the module's docstring."""
-    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False)
-    riddles = [name for name in ("clues", "trust") if options[name]]
+    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False, guess=False)
+    riddles = [name for name in ("clues", "trust", "guess") if options[name]]
     if riddles:
         others = [name for name in options if options[name] and name != riddles[0]]
         if others:
@@ -61,6 +63,8 @@ def riddle(source):
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
         config.train.system, config.train.protocol, config.task.total = "mlpo", "leader", "last"
         config.train.steps = 100
+    elif source == "guess":
+        dialogues(config)
     else:
         config.team.models = ("game-tiny", "scripted:repeater")
         config.train.turns, config.train.later_samples = 2, 1
@@ -70,3 +74,16 @@ def riddle(source):
         config.train.group, config.train.lr, config.train.steps = 32, 1e-3, 160
     config.train.prompts = config.train.prompts_per_microbatch = 9
     return config
+
+
+def dialogues(config):
+    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of the critic, 100 of the agent."""
+    config.team.agents, config.team.models = ("actor", "partner"), ("game-tiny", "scripted:answerer")
+    config.train.system, config.train.protocol, config.train.turns = "sweet", "dialogue", 3
+    config.train.joint_mode, config.task.total = "aligned", "last"
+    config.train.group, config.train.steps = 16, 150
+    config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
+    config.preference.update(
+        collect=30, selection="halves", batch=63, pairs_per_microbatch=63, nll=0.01, model_lr=3e-3
+    )
+    config.eval.every = 0
