@@ -21,10 +21,14 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if not of(config):
         return []
     bad = [*_agents(config), *_credit(config)]
-    if config.task.kind != "reasoning" and not is_dotted(config.task.kind):
+    if config.task.kind not in ("reasoning", "coding") and not is_dotted(config.task.kind):
         bad.append(
-            f"task.kind={config.task.kind!r}: train.protocol='dialogue' needs problems with a hidden text, allowed is "
-            "'reasoning' or a task of your own that has privileged, briefing and ends"
+            f"task.kind={config.task.kind!r}: train.protocol='dialogue' needs problems with a hidden text, allowed are "
+            "'reasoning', 'coding' or a task of your own that has privileged, briefing and ends"
+        )
+    if config.task.centralised:
+        bad.append(
+            "task.centralised=True: in train.protocol='dialogue' one agent answers already, allowed is False"
         )
     if c.turns < 2:
         bad.append(

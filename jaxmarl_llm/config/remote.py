@@ -9,7 +9,7 @@ SCRIPTED = "scripted:"
 # And the task that each knows.
 SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
-    "scripted:answerer": "reasoning",
+    "scripted:answerer": "reasoning", "scripted:describer": "coding",
 }  # fmt: skip
 
 
@@ -44,6 +44,8 @@ def problems(config, base) -> list[str]:
                 f"{where}: expert.kind='local' has no endpoint; give the model's name without {EXPERT}"
             )
         partner = system == "sweet" and agent == tuple(config.team.agents)[-1]  # whose texts nobody scores
+        if name == "scripted:describer" and config.train.protocol != "dialogue":
+            bad.append(f"{where}: it replies to questions, allowed is train.protocol='dialogue'")
         if system in (*systems.CRITICS, *systems.FROM_PAIRS) and not partner:
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
         if not config.model_options.chat:

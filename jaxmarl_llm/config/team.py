@@ -22,8 +22,8 @@ FIELDS = (
           "A model per agent; empty: the field model for all. expert:<name> is a model behind the endpoint of "
           "config.expert, which answers and does not learn; scripted:mixture a script that draws from the known "
           "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock; "
-          "scripted:repeater one that repeats a word of a riddle; scripted:answerer one that knows the pair of the "
-          "riddle guess."),
+          "scripted:repeater one that repeats a word of a riddle; scripted:answerer and scripted:describer partners of "
+          "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems."),
     value("team.agent", ConfigDict(),
           "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
           "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "

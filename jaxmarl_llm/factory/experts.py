@@ -14,6 +14,7 @@ from jaxmarl_llm.experts.scripted import Scripted
 from jaxmarl_llm.experts.types import Request
 from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.forest import Turn
+from jaxmarl_llm.tasks.coding.dialogue import Describer
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
 from jaxmarl_llm.tasks.reasoning.guess import Answerer
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
@@ -59,6 +60,8 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
         return Mixture(items, seed)
     if name == "scripted:answerer":
         return Answerer()
+    if name == "scripted:describer":
+        return Describer(items)
     return Follower(seed) if name == "scripted:follower" else Repeater(seed)
 
 

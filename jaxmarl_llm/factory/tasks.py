@@ -15,6 +15,7 @@ from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import data_files, row_rules
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
+from jaxmarl_llm.tasks.coding.dialogue import CodingDialogue
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
@@ -169,13 +170,14 @@ def source_of(config, split: str) -> tuple[str, str]:
     return own or c.source, c[f"{split}_split"]
 
 
-def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
+def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask | CodingDialogue:
     c = config.task
     roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
+    roles = roles[:1] if dialogue.of(config) else roles
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
         feedback = ExpertEdits(expert, roles, config.expert.max_tokens, c.parsing)
-    return CodingTask(
+    task = CodingTask(
         data_files.load_items(source, part, _row_rules(config, executor)),
         executor,
         roles,
@@ -187,6 +189,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         prompts=c.prompts,
         parsing=c.parsing,
     )
+    return CodingDialogue(task) if dialogue.of(config) else task
 
 
 def build_programs(

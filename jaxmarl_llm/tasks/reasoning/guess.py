@@ -23,10 +23,7 @@ from jaxmarl_llm.tasks.toys.one_word import WORDS
 VALUES = {"A": WORDS, "B": ("low", "half", "high")}
 PAIRS = tuple("_".join(pair) for pair in itertools.product(*VALUES.values()))
 ASKS = tuple(f"ask_{name}" for name in VALUES)
-QUESTION = (
-    f"{' and '.join(f'{name} is {a}, {b} or {c}' for name, (a, b, c) in VALUES.items())}. "
-    f"Say {' or '.join(ASKS)}, or name the pair as A_B."
-)
+QUESTION = f"Find {' and '.join(VALUES)}. Say {', '.join(ASKS)} or the pair {'_'.join(VALUES)}."
 _ASK = re.compile(r"\bask[\s_]*([AB])\b", re.IGNORECASE)
 _HIDDEN = re.compile(rf"The pair is ({'|'.join(PAIRS)})\.")
 _NOTHING = "nothing"  # the reply to what is no question

@@ -147,8 +147,11 @@ def test_what_an_iteration_of_dialogues_consists_of():
 
 
 @pytest.mark.parametrize("fields, text", [
-    ({"task__kind": "coding", "task__source": "starter"},
-     "task.kind='coding': train.protocol='dialogue' needs problems"),
+    ({"task__kind": "game", "task__source": "games"},
+     "task.kind='game': train.protocol='dialogue' needs problems"),
+    ({"task__kind": "coding", "task__centralised": True}, "task.centralised=True: in train.protocol='dialogue'"),
+    ({"task__kind": "coding", "train__protocol": "simultaneous", "team__models": ("game-tiny", "scripted:describer")},
+     "it replies to questions, allowed is train.protocol='dialogue'"),
     ({"train__turns": 1, "train__backup": "mean"}, "train.turns=1: train.protocol='dialogue' needs 2 or more"),
     ({"team__agents": ("one",), "team__models": ()}, "team.agents=('one',): train.protocol='dialogue' needs two"),
     ({"team__models": ("scripted:answerer", "game-tiny")},
