@@ -12,18 +12,21 @@ Variants (after a colon, comma-separated):
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
   lock3          MALT: three tiny models in a chain, which hand on in 60 % of the cases what the one before has read,
                  learn to hand it on always; with --config.task.source=lock3:shuffled nothing can be learned
+  guess          SWEET-RL: a tiny model learns to ask a scripted partner for what it needs, see docs/reasoning.md; with
+                 --config.sweet.privileged=False its critic knows no more than the model
 """
 
 from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
 from jaxmarl_llm.config.files import experiment
 
 game = experiment("game")
+RIDDLES = ("clues", "trust", "lock3", "guess")
 
 
 def get_config(arg=None):
     """Two agents that discuss sums, or one of the variants named in the module's docstring."""
-    options = parse_arg(arg, words=False, solo=False, smoke=False, clues=False, trust=False, lock3=False)
-    riddles = [name for name in ("clues", "trust", "lock3") if options[name]]
+    options = parse_arg(arg, words=False, solo=False, smoke=False, **dict.fromkeys(RIDDLES, False))
+    riddles = [name for name in RIDDLES if options[name]]
     if riddles:
         others = [name for name in options if options[name] and name != riddles[0]]
         if others:
@@ -68,6 +71,8 @@ def riddle(source):
         config.train.group, config.train.lr, config.train.steps = 16, 1e-3, 100
     elif source == "lock3":
         malt(config)
+    elif source == "guess":
+        dialogues(config)
     else:
         config.team.models = ("game-tiny", "scripted:repeater")
         config.train.turns, config.train.later_samples = 2, 1
@@ -86,3 +91,16 @@ def malt(config):
     config.warm_up.steps, config.warm_up.lr = 60, 3e-3
     config.preference.update(collect=10, pairs=0, batch=36)
     config.malt.sft_steps, config.train.steps, config.train.lr = 40, 150, 1e-3
+
+
+def dialogues(config):
+    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of the critic, 100 of the agent."""
+    config.team.agents, config.team.models = ("actor", "partner"), ("game-tiny", "scripted:answerer")
+    config.train.system, config.train.protocol, config.train.turns = "sweet", "dialogue", 3
+    config.train.joint_mode, config.task.total = "aligned", "last"
+    config.train.group, config.train.steps = 16, 150
+    config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
+    config.preference.update(
+        collect=30, selection="halves", batch=63, pairs_per_microbatch=63, nll=0.01, model_lr=3e-3
+    )
+    config.eval.every = 0

@@ -5,12 +5,12 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
-  madpo_iter, dpo, malt, marlhf, marlhf_iter
+  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl, mlpo and malt answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
+                 of maporl, mlpo, malt and sweet answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
@@ -63,6 +63,13 @@ SYSTEMS = {
         "team.agents": ("generator", "verifier", "refiner"), "train.joint_mode": "aligned", "train.group": 3,
         "sampling.max_new_tokens": 32,
     },
+    # A riddle: who asks the partner for both parts of a hidden pair can name it. Three dialogues about each.
+    "sweet": {
+        "task.kind": "reasoning", "task.source": "guess", "task.total": "last", "train.protocol": "dialogue",
+        "train.turns": 3, "team.agents": ("actor", "partner"), "train.joint_mode": "aligned", "train.group": 3,
+        "train.prompts": 8, "task.train_split": "all", "task.eval_split": "all", "task.test_split": "all",
+        "preference.selection": "halves", "preference.nll": 0.01, "sampling.max_new_tokens": 16,
+    },
     "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
     "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip
@@ -78,10 +85,12 @@ def get_config(arg=None):
     config.train.system = chosen[0]
     agent_settings.declare(config, SYSTEMS[chosen[0]])
     config.update_from_flattened_dict(SYSTEMS[chosen[0]])
+    if chosen[0] == "sweet":
+        config.team.models = (config.model, "scripted:answerer")
     if options.smoke:
         presets.smoke(config)
         config.policy.remat = "none"
-        if config.train.system in ("maporl", "mlpo", "malt"):
+        if config.train.system in ("maporl", "mlpo", "malt", "sweet"):
             riddles(config)
             return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
@@ -97,11 +106,17 @@ def get_config(arg=None):
 def riddles(config):
     """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
     config.model = "game-tiny"
-    config.task.source = {"maporl": "clues", "mlpo": "trust", "malt": "lock3"}[config.train.system]
+    sources = {"maporl": "clues", "mlpo": "trust", "malt": "lock3", "sweet": "guess"}
+    config.task.source = sources[config.train.system]
     config.task.eval_source = config.task.test_source = ""
     if config.train.system == "malt":
         config.preference.update(collect=1, batch=4)
         config.malt.update(threshold=0.1, sft_steps=1)  # guesses are right once in three times
+        config.train.steps = 3
+    if config.train.system == "sweet":
+        config.team.models = (config.model, "scripted:answerer")
+        config.preference.update(collect=1, batch=4, model_updates=2)
+        config.sweet.update(candidates=2, critic_steps=1)
         config.train.steps = 3
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.train.group = 3 if config.train.system == "malt" else 8  # of two answers both are often wrong

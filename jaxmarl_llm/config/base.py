@@ -4,6 +4,7 @@ from jaxmarl_llm.config import (
     agent_settings,
     credit,
     critic,
+    dialogue,
     engine,
     fields,
     general,
@@ -18,6 +19,7 @@ from jaxmarl_llm.config import (
     reasoning,
     remote,
     sampling,
+    sweet,
     systems,
     task,
     team,
@@ -29,13 +31,13 @@ from jaxmarl_llm.utils.errors import UserError
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
     general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, loss, critic, preference,
-    malt, imitation, programs,
+    malt, sweet, imitation, programs,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, maporl, mlpo, malt, imitation,
+    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, imitation,
 )  # fmt: skip
 
 

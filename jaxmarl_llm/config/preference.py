@@ -1,4 +1,4 @@
-"""Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo, malt."""
+"""Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo, malt, sweet."""
 
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field
@@ -18,18 +18,21 @@ def _pairs(config: ConfigDict) -> bool:
 
 
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"
-# The reference of malt is always the team after its imitation.
-_WITH_REFERENCE = tuple(name for name in DIRECT if name != "malt")
+# The reference of malt and sweet is always the team as their last stage begins with it.
+_WITH_REFERENCE = tuple(name for name in DIRECT if name not in ("malt", "sweet"))
+_WITH_NLL = ("dpo", "sweet")
 FIELDS = (
     number("preference.collect", 10,
-           "madpo, marlhf, dpo, malt: first iterations, which collect pairs without learning.",
+           "madpo, marlhf, dpo, malt, sweet: first iterations, which collect pairs, or dialogues, without learning.",
            low=1),
     number("preference.pairs", 4,
-           "Pairs of a problem's joint answers in an iteration, of dpo and malt of an agent's to one prompt; 0: all.",
+           "Pairs of a problem's joint answers in an iteration, of dpo, malt and sweet of an agent's to one prompt; "
+           "0: all.",
            low=0),
     choice("preference.selection", "gap", "Which pairs, if there are more.",
-           {"gap": "those of the greatest difference of rewards", "random": ""},
-           read=Read(lambda c: _pairs(c) and c.preference.pairs > 0,
+           {"gap": "those of the greatest difference of rewards, of sweet of the critic's scores", "random": "",
+            "halves": "random ones of one of the better and one of the worse half, each in one pair at most"},
+           read=Read(lambda c: _pairs(c) and (c.preference.pairs > 0 or c.preference.selection == "halves"),
                      f"{_NO_PAIRS}, and with preference.pairs=0 all pairs are kept")),
     choice("preference.replay", "all", "Pairs to learn from, of _iter.",
            {"current": "of this iteration", "nearest": "of the last iterations", "all": "",
@@ -37,18 +40,27 @@ FIELDS = (
     number("preference.nearest", 3, "Iterations of replay=nearest, this one counted.", low=1),
     number("preference.decay", 0.5, "lambda of replay=decay; 1: all iterations alike.", low=0.01, high=1),
     number("preference.batch", 16,
-           "Pairs of an update, of madpo's agents, of each agent of dpo and malt, or of marlhf's reward model.",
+           "Pairs of an update, of madpo's agents, of each agent of dpo, malt and sweet, of marlhf's reward model, or "
+           "of sweet's critic.",
            low=1),
-    number("preference.beta", 0.1, "madpo, dpo, malt: strength of the pull to the reference (DPO's beta).", low=1e-6),
+    number("preference.beta", 0.1,
+           "madpo, dpo, malt, sweet: strength of the pull to the reference (DPO's beta).", low=1e-6),
     value("preference.reference", False,
           "madpo, dpo: subtract log-probabilities of the reference policy (DPO): what the run began with.",
           Read(lambda c: c.train.system in _WITH_REFERENCE,
                f"only train.system={' and '.join(map(repr, _WITH_REFERENCE))} read it")),
+    number("preference.nll", 0.0,
+           "dpo, sweet: weight of the negative log-likelihood per token of the better answers, added to the loss.",
+           low=0, read=Read(lambda c: c.train.system in _WITH_NLL,
+                            f"only train.system={' and '.join(map(repr, _WITH_NLL))} read it")),
     number("preference.model_updates", 32,
-           "marlhf: updates of the reward model whenever it is fitted: once, of _iter in every iteration.",
+           "marlhf: updates of the reward model whenever it is fitted: once, of _iter in every iteration; sweet: of "
+           "the critic in each of sweet.critic_steps.",
            low=1),
-    number("preference.model_lr", 1e-4, "marlhf: learning rate of the reward model's AdamW.", low=0),
-    number("preference.pairs_per_microbatch", 4, "marlhf: pairs of the reward model's micro-batch.", low=1),
+    number("preference.model_lr", 1e-4,
+           "marlhf, sweet: learning rate of the AdamW of the reward model or critic.", low=0),
+    number("preference.pairs_per_microbatch", 4,
+           "marlhf, sweet: pairs of a micro-batch of the reward model or critic.", low=1),
 )  # fmt: skip
 
 
@@ -65,10 +77,10 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if c.system not in FROM_PAIRS:
         return bad
     for path, (wanted, why) in NEEDED.items():
-        if field(config, path) != wanted:
+        if field(config, path) != wanted and (path, c.system) != ("train.turns", "sweet"):
             bad.append(f"{path}={field(config, path)!r}: {name} needs {wanted!r}: {why}")
     protocols = ("simultaneous", "tree") if c.system == "dpo" else ("simultaneous",)
-    if c.protocol not in protocols and c.system != "malt":  # which needs a tree
+    if c.protocol not in protocols and c.system not in ("malt", "sweet"):  # which need another
         allowed = " or ".join(map(repr, protocols))
         bad.append(
             f"train.protocol={c.protocol!r}: {name} needs {allowed}: a pair is of answers to the same prompts"

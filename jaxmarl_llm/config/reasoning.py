@@ -6,7 +6,7 @@ from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 KIND = "reasoning"
 FEEDBACKS = ("heard", "heard_scored")
-OWN_FEEDBACK = ("leader", "teams")  # protocols that say themselves what agents read between turns
+OWN_FEEDBACK = ("leader", "teams", "dialogue")  # protocols that say themselves what agents read between turns
 
 
 def _reasoning(config: ConfigDict) -> bool:
@@ -63,6 +63,12 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _repeats(config: ConfigDict) -> list[str]:
     """A script that reads riddles, where there are none."""
+    answerers = [agent for agent, name in remote.agents(config).items() if name == "scripted:answerer"]
+    if answerers and not config.task.source.startswith("guess"):
+        return [
+            f"the model 'scripted:answerer' of agent {answerers[0]!r}: it knows the pairs of guess, task.source is "
+            f"{config.task.source!r}"
+        ]
     repeats = [agent for agent, name in remote.agents(config).items() if name == "scripted:repeater"]
     if not repeats or config.task.source.startswith(("clues", "trust", "lock3")):
         return []

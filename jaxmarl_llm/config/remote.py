@@ -9,6 +9,7 @@ SCRIPTED = "scripted:"
 # And the task that each knows.
 SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
+    "scripted:answerer": "reasoning", "scripted:describer": "coding",
 }  # fmt: skip
 
 
@@ -42,7 +43,10 @@ def problems(config, base) -> list[str]:
             bad.append(
                 f"{where}: expert.kind='local' has no endpoint; give the model's name without {EXPERT}"
             )
-        if system in (*systems.CRITICS, *systems.FROM_PAIRS):
+        partner = system == "sweet" and agent == tuple(config.team.agents)[-1]  # whose texts nobody scores
+        if name == "scripted:describer" and config.train.protocol != "dialogue":
+            bad.append(f"{where}: it replies to questions, allowed is train.protocol='dialogue'")
+        if system in (*systems.CRITICS, *systems.FROM_PAIRS) and not partner:
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
         if not config.model_options.chat:
             bad.append(f"model_options.chat=False: {where} is reached by chats, which its endpoint writes")

@@ -97,6 +97,13 @@ SYSTEMS = {
         needs=("train.protocol", ("tree",), "values are means over the continuations of an answer"),
         offline=True,
     ),
+    "sweet": System(
+        "texts of a dialogue, ranked by a critic that has read what the agent may not",
+        PAIRS,
+        _DPO_DECIDES,
+        needs=("train.protocol", ("dialogue",), "the critic reads what only the partner of a dialogue knows"),
+        offline=True,
+    ),
     "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
@@ -108,7 +115,13 @@ CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRIT
 FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)
 OFFLINE = tuple(name for name, row in SYSTEMS.items() if row.offline)
 ONLY_BASELINE = tuple(name for name, row in SYSTEMS.items() if row.only_baseline)
-DIRECT = ("madpo", "madpo_iter", "dpo", "malt")  # agents learn from pairs themselves, without a reward model
+DIRECT = (
+    "madpo",
+    "madpo_iter",
+    "dpo",
+    "malt",
+    "sweet",
+)  # agents learn from pairs themselves, without a reward model
 SFT = "sft"
 
 

@@ -5,7 +5,7 @@ from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 # Protocols in which agents read each other's answers.
-READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve")
+READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue")
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
 
@@ -44,6 +44,8 @@ FIELDS = (
             "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
             "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
+            "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
+                        "answers",
             **dict.fromkeys(programs.METHODS, "")}, dotted=True),
     number("train.turns", 1, "Answers in a row: from the second on, agents revise theirs after task.feedback.",
            low=1),

@@ -11,6 +11,8 @@ def nodes(config) -> list[int]:
         return [c.prompts * c.group ** (len(config.team.agents) - 1)]
     if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
         return [c.prompts] * c.turns
+    if c.protocol == "dialogue":  # every dialogue is a chain of its own
+        return [c.prompts] + [c.prompts * c.group] * (c.turns - 1)
     by_turn = [c.prompts]
     for drawn in samples(config)[:-1]:
         by_turn.append(by_turn[-1] * (answers_per_node(config, drawn) if c.hand_on == "all" else 1))
@@ -20,7 +22,7 @@ def nodes(config) -> list[int]:
 def samples(config) -> list[int]:
     """Samples of each agent at the nodes of each turn."""
     c = config.train
-    later = c.later_samples or c.group
+    later = 1 if c.protocol == "dialogue" else c.later_samples or c.group
     return [c.group] if c.protocol == "tree" else [c.group] + [later] * (c.turns - 1)
 
 
@@ -29,10 +31,17 @@ def answers(config) -> int:
     return sum(n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True))
 
 
+def candidates(config) -> int:
+    """Texts that are drawn in training for one that goes on."""
+    return config.sweet.candidates if config.train.system == "sweet" else 1
+
+
 def collecting(config) -> int:
     """First iterations in which no agent learns."""
     if config.train.system in systems.CRITICS:
         return config.critic.warmup
+    if config.train.system == "sweet":
+        return config.preference.collect + config.sweet.critic_steps
     return config.preference.collect if config.train.system in systems.OFFLINE else 0
 
 
@@ -41,7 +50,7 @@ def draws(config, step: int) -> bool:
     if config.train.system == systems.SFT:
         return False
     learns_from_earlier = {*systems.OFFLINE} & {*systems.DIRECT}
-    return config.train.system not in learns_from_earlier or step < collecting(config)
+    return config.train.system not in learns_from_earlier or step < config.preference.collect
 
 
 def updates(config, steps: int) -> int:
@@ -134,6 +143,8 @@ def completions(config) -> int:
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     if c.system == "mlpo":  # peers answer once
         return c.prompts * (len(config.team.agents) - 1 + c.group)
+    if c.protocol == "dialogue":  # at most: dialogues may end early
+        return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
     rounds = 2 if c.protocol == "discussion" else 1
     learned = (rounds * answers(config) + remarks(config)) * len(config.team.agents)
     return learned + partner_completions(config) + counterfactual_completions(config)

@@ -106,7 +106,7 @@ def evaluate(
     scorer = TaskScorer.of_team(task, team, "aligned")
     options = dict(params=params, prompt_sizes=one_width, engine=engine, step=step, **limits)
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
-    tokenizers = {agent: team[agent].tokenizer for agent in task.agents}
+    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     batches: list[list[list[tuple]]] = []  # of each the answers by turn, and by item
     tokens_B: list[tuple[int, ...]] = []
     for i, (n_real, batch) in enumerate(plan_batches(number, size)):

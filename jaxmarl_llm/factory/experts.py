@@ -14,7 +14,9 @@ from jaxmarl_llm.experts.scripted import Scripted
 from jaxmarl_llm.experts.types import Request
 from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.forest import Turn
+from jaxmarl_llm.tasks.coding.dialogue import Describer
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
+from jaxmarl_llm.tasks.reasoning.guess import Answerer
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.toys.lock import Follower
 from jaxmarl_llm.team import Team
@@ -56,6 +58,10 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
     """What writes the texts of one of `remote.SCRIPTS`."""
     if name == "scripted:mixture":
         return Mixture(items, seed)
+    if name == "scripted:answerer":
+        return Answerer()
+    if name == "scripted:describer":
+        return Describer(items)
     return Follower(seed) if name == "scripted:follower" else Repeater(seed)
 
 

@@ -3,12 +3,13 @@
 import pathlib
 from collections.abc import Sequence
 
-from jaxmarl_llm.config import programs
+from jaxmarl_llm.config import programs, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
+from jaxmarl_llm.protocols.dialogue import Dialogue
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -64,6 +65,17 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
     if c.protocol == "retrieve":
         return retrieve_protocol.retrieve(task.prompts, samples or c.group, config.team.agents)
+    if c.protocol == "dialogue":
+        return Dialogue(
+            task.prompts,
+            config.team.agents[1],
+            task.privileged,
+            task.briefing,
+            task.ends,
+            samples or c.group,
+            c.turns,
+            workload.candidates(config) if samples is None else 1,
+        )
     if samples is not None:
         options = {"later_samples": 1, "ends": task.agree if config.eval.until_agreed else None}
     else:

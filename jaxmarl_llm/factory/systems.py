@@ -8,7 +8,7 @@ import jax
 from jaxmarl_llm import update
 from jaxmarl_llm.config import workload
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
-from jaxmarl_llm.factory import protocols, randomness, training
+from jaxmarl_llm.factory import protocols, randomness, sweet, training
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -37,6 +37,7 @@ from jaxmarl_llm.systems.preferences import Pool, pairs_of, siblings, turn_score
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems.types import FromForest, System
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 
 # Those whose credit follows from the forest alone.
@@ -56,11 +57,18 @@ FROM_FOREST = {
 CRITICS = {name for name, _ in actor_critic.RECIPES}
 
 
-def build(config, team: Team, trainables: Callable[[], list], demonstrations: Sequence = ()) -> System:
+def build(
+    config,
+    team: Team,
+    trainables: Callable[[], list],
+    demonstrations: Sequence = (),
+    task: Task | None = None,
+) -> System:
     """The system of ``train.system``, with the models that it trains beside the agents.
 
     ``trainables`` gives the agents' parameters as they are when it is called, by position in the team;
-    ``demonstrations`` are what train.system=sft learns from.
+    ``demonstrations`` are what train.system=sft learns from; ``task`` knows what the critic of train.system=sweet may
+    read, None: nothing.
     """
     name, collect = config.train.system, workload.collecting(config)
     if protocols.remembers(config):
@@ -73,6 +81,8 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
         return FromForest(assign)
     if name in DIRECT:
         c, sampling = config.preference, training.sampling_params(config)
+        if name == "sweet":
+            return sweet.build(config, team, trainables, task)
 
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)
@@ -81,7 +91,8 @@ def build(config, team: Team, trainables: Callable[[], list], demonstrations: Se
             return build_malt(config, scores, collect)
         if name == "dpo":
             pool = build_pool(config, siblings.pairs_of)
-            return dpo.Dpo(pool, tuple(config.team.agents), scores, c.batch, collect, c.beta, c.reference)
+            agents = tuple(config.team.agents)
+            return dpo.Dpo(pool, agents, scores, c.batch, collect, c.beta, c.reference, c.nll)
         return madpo.Madpo(build_pool(config), scores, c.batch, c.beta, c.reference, collect)
     if name in FROM_PAIRS:
         return marlhf.Marlhf(build_reward_model(config, team), credit_config(config), collect)
@@ -98,6 +109,8 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
     They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
     """
     name = config.train.system
+    if name == "sweet":
+        return jax.eval_shape(lambda: sweet.build_critic(config, team).states)
     if name in FROM_PAIRS and name not in DIRECT:
         return jax.eval_shape(lambda: build_reward_critics(config, team).states)
     if name not in CRITICS:

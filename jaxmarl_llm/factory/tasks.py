@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import programs, reasoning
+from jaxmarl_llm.config import dialogue, programs, reasoning
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -15,6 +15,7 @@ from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import data_files, row_rules
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import roles as code_roles
+from jaxmarl_llm.tasks.coding.dialogue import CodingDialogue
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
@@ -138,10 +139,27 @@ def _own_task(config, executor: Executor | None, split: str, expert):
 def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:
     """The task that ``task.kind`` names, for the team and the turns of the config."""
     task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
+    if dialogue.of(config):
+        return _with_partner(config, task)
     if not config.task.centralised and set(task.agents) != set(agents):
         raise UserError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
     if config.train.turns > 1 and not hasattr(task, "feedback"):
         raise UserError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
+    return task
+
+
+def _with_partner(config, task: custom_task.CustomTask) -> custom_task.CustomTask:
+    """The task again, if it can be asked about. UserError names what it lacks."""
+    kind, (actor, partner) = config.task.kind, config.team.agents
+    lacking = [name for name in ("privileged", "briefing", "ends") if not hasattr(task, name)]
+    if lacking:
+        raise UserError(
+            f"train.protocol='dialogue': task.kind={kind!r} has no {lacking[0]}, see `DialogueTask` in docs/tasks.md"
+        )
+    if tuple(task.agents) != (actor,):
+        raise UserError(
+            f"team.agents={(actor, partner)!r}: task.kind={kind!r} has {task.agents!r}, and a dialogue needs the first"
+        )
     return task
 
 
@@ -152,13 +170,14 @@ def source_of(config, split: str) -> tuple[str, str]:
     return own or c.source, c[f"{split}_split"]
 
 
-def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask:
+def _coding(config, executor: Executor, source: str, part: str, expert) -> CodingTask | CodingDialogue:
     c = config.task
     roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
+    roles = roles[:1] if dialogue.of(config) else roles
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
         feedback = ExpertEdits(expert, roles, config.expert.max_tokens, c.parsing)
-    return CodingTask(
+    task = CodingTask(
         data_files.load_items(source, part, _row_rules(config, executor)),
         executor,
         roles,
@@ -170,6 +189,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
         prompts=c.prompts,
         parsing=c.parsing,
     )
+    return CodingDialogue(task) if dialogue.of(config) else task
 
 
 def build_programs(
@@ -211,4 +231,5 @@ def _reasoning(config, source: str, part: str) -> ReasoningTask:
     scores = shown_scores.build(c.shown_score, c.score_flip) if reasoning.shows_scores(config) else None
     agents = tuple(config.team.agents)
     scorers = len(agents) // 2 if config.train.protocol == "retrieve" else 0
-    return ReasoningTask(questions.load_items(source, part), agents, c.total, scores, scorers)
+    agents, partner = (agents[:1], agents[1]) if dialogue.of(config) else (agents, "")
+    return ReasoningTask(questions.load_items(source, part), agents, c.total, scores, scorers, partner)

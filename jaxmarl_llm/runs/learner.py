@@ -18,6 +18,7 @@ from jaxmarl_llm.forest import Forest, metrics
 from jaxmarl_llm.runs import damaged
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
@@ -42,7 +43,8 @@ class Learner:
     """``states`` are of the members of the team that learn, by position; ``system`` is what they learn by,
     with train.system=sft from ``demonstrations``. ``prompt_sizes``: what their prompts are padded to, see
     `teams.prompt_sizes`; None: what each batch needs. ``train_step``: in place of `update.train_step`, see `seat`.
-    ``ahead`` compiles the programs of `Sizes.ahead`; None: every program is compiled when it is called.
+    ``ahead`` compiles the programs of `Sizes.ahead`; None: every program is compiled when it is called. ``task``: see
+    `systems.build`.
 
     The states own the parameters, which are donated at every update: those of ``team`` become shapes.
     """
@@ -55,6 +57,7 @@ class Learner:
         demonstrations: Sequence[Encoded] = (),
         train_step: Callable | None = None,
         ahead: CompiledAhead | None = None,
+        task: Task | None = None,
     ):
         self._ahead = ahead
         self.config, self._team, self._train_step = config, team, train_step
@@ -70,7 +73,7 @@ class Learner:
         self.learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
-        self.system = systems.build(config, team, self.trainables, demonstrations)
+        self.system = systems.build(config, team, self.trainables, demonstrations, task)
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
         self._changing = False  # whether an iteration has begun to change something
         # While an update changes the states: copies of these, and their shardings.

@@ -160,7 +160,13 @@ class Run:
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
         demonstrations = imitation.load(config, self.task, self.team)
         self.learner = Learner(
-            config, self.team, self.prompt_sizes, demonstrations, self.seat.train_step, self._ahead
+            config,
+            self.team,
+            self.prompt_sizes,
+            demonstrations,
+            self.seat.train_step,
+            self._ahead,
+            self.task,
         )
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start

@@ -9,6 +9,8 @@ where ref_i are the parameters that the stage began with, or uniform. It is a po
 
     A(w) = - 2 P_i dL_i/dlog pi_i(w),        A(l) = - A(w)
 
+With ``nll`` the mean of - log pi_i(w|x) per token is added to the loss, with that weight: A(w) grows by 2 nll / T_w.
+
 Of a team of one agent that answers once this is MADPO. Turns of SWEET-RL's actor (arXiv 2503.15478) and of MALT's
 verifier and refiner (arXiv 2412.01928) learn so.
 """
@@ -44,6 +46,7 @@ class Dpo:
       collect: number of iterations that only collect, after which no rollout is made.
       beta: see `losses.dpo`.
       reference: whether the reference's log-probabilities are subtracted.
+      nll: see `prefer`.
     """
 
     models: Pool
@@ -53,6 +56,7 @@ class Dpo:
     collect: int
     beta: float = 0.1
     reference: bool = False
+    nll: float = 0.0
 
     def assign(self, forest: Forest | None) -> Credit:
         """Add the forest's pairs to the pool, and return the credit of pairs from the pool.
@@ -69,7 +73,7 @@ class Dpo:
         if self.reference:
             ref_scores = self.scores(made, True)
             reference = [sums(ref_scores, ids_P2) for ids_P2 in turn_ids(drawn)]
-        return prefer(drawn, made, self.scores(made, False), reference, beta=self.beta)
+        return prefer(drawn, made, self.scores(made, False), reference, beta=self.beta, nll=self.nll)
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Return the metrics of the loss and of the pool; there is no model to update."""
@@ -93,7 +97,9 @@ def sums(scores: Sequence[np.ndarray], ids_P2: np.ndarray) -> np.ndarray:
     return np.array([scores[i].sum() for i in ids_P2.flat], np.float32).reshape(ids_P2.shape)
 
 
-def prefer(drawn: Sequence[Sequence[Pair]], made: Forest, scores, reference=None, *, beta: float) -> Credit:
+def prefer(
+    drawn: Sequence[Sequence[Pair]], made: Forest, scores, reference=None, *, beta: float, nll: float = 0.0
+) -> Credit:
     """The credit of pairs of each agent.
 
     Args:
@@ -102,6 +108,8 @@ def prefer(drawn: Sequence[Sequence[Pair]], made: Forest, scores, reference=None
       scores: log-probabilities (L',) of every turn's tokens under the policies as they are.
       reference: log-probabilities of whole turns under the reference, (P_i, 2) for each agent; None: uniform.
       beta: see `losses.dpo`.
+      nll: weight of the mean over winners of - log pi(w|x) / T_w, T_w the tokens of w, which is added to the loss and
+        keeps winners from becoming less likely too.
     """
     advantages_R, metrics, gaps = np.zeros(len(made.turns), np.float32), {}, []
     for n, (pairs, ids_P2) in enumerate(zip(drawn, turn_ids(drawn), strict=True)):
@@ -111,6 +119,10 @@ def prefer(drawn: Sequence[Sequence[Pair]], made: Forest, scores, reference=None
         advantages_P2, loss, margins_P = advantages(sums(scores, ids_P2), ref_P2, beta=beta)
         advantages_R[ids_P2] = advantages_P2
         agent = pairs[0].winner[0].agent
+        if nll:
+            tokens_P = np.array([len(made.turns[i].completion) for i in ids_P2[:, 0]])
+            advantages_R[ids_P2[:, 0]] += 2 * nll / tokens_P
+            metrics[f"{agent}/nll"] = float(np.mean([-scores[i].mean() for i in ids_P2[:, 0]]))
         metrics |= {f"{agent}/dpo_loss": loss, f"{agent}/dpo_accuracy": float((margins_P > 0).mean())}
         metrics[f"{agent}/dpo_margin"] = float(margins_P.mean())
         gaps += [pair.rewards[0] - pair.rewards[1] for pair in pairs]

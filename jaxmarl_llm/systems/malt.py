@@ -83,11 +83,11 @@ class Malt:
 
     def _prefer(self) -> Credit:
         models = self.models
-        if models.reference is None:  # the first update: the parameters are those after the imitation
-            models.set_reference(lambda made: self.scores(made, False), self.batch)
+        if not models.reference.known:  # the first update: the parameters are those after the imitation
+            models.reference.set(lambda made: self.scores(made, False), self.batch)
         drawn = dpo.draw(models.pool, models.preferring, self.batch)
         made = siblings.forest_of(drawn, self.batch)
-        reference = [models.reference_of(pairs) for pairs in drawn]
+        reference = [models.reference.of(pairs) for pairs in drawn]
         return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta)
 
 

@@ -55,6 +55,8 @@ class CustomRewardTask:
         reward = self._calls.function
         self.feedback = getattr(task, "feedback", None)
         self.references = getattr(task, "references", None)
+        if hasattr(task, "privileged"):  # a `DialogueTask`
+            self.privileged, self.briefing, self.ends = task.privileged, task.briefing, task.ends
         self.reward_range = stated_range(reward)
         self._columns = _column_names(self.items)
         _check_signature(reward, self._columns)

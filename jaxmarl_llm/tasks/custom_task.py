@@ -14,7 +14,8 @@ whose items should differ. The object has
 
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
 several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
-and, for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to imitate.
+for train.protocol=dialogue, the methods of a `DialogueTask`; and, for sft.source=reference,
+``references(item)``: {agent: text} or {agent: [texts]} to imitate.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
+DIALOGUE = ("privileged", "briefing", "ends")  # of a `DialogueTask`
 
 
 def resolve(name: str):
@@ -64,8 +66,9 @@ class CustomTask:
         self._task, self._name, self.prompts = task, name, task.prompts
         self.part_names = tuple(getattr(task, "part_names", ()))
         self.reward_range = stated_range(task)
-        if feedback := getattr(task, "feedback", None):
-            self.feedback = feedback
+        for name in ("feedback", *DIALOGUE):
+            if method := getattr(task, name, None):
+                setattr(self, name, method)
         self.references = getattr(task, "references", None)
         self._check()
 

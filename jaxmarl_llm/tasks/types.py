@@ -55,6 +55,20 @@ class FeedbackTask(Task, Protocol):
 
 
 @runtime_checkable
+class DialogueTask(Task, Protocol):
+    """A task whose only agent may ask a partner, who is in the team and no agent of the task: nobody judges it."""
+
+    def privileged(self, item: Any) -> str:
+        """The hidden text of an item: for prompts of critics and of the partner, never for one of an agent."""
+
+    def briefing(self, item: Any) -> str:
+        """What the partner reads before the first question; it holds the hidden text."""
+
+    def ends(self, answer: Any) -> bool:
+        """Whether the text in an answer (`protocols.types.Answer`) ends the dialogue, and is no question."""
+
+
+@runtime_checkable
 class RoundsTask(Task, Protocol):
     """A task whose agents each write a whole answer of their own, as rounds with lessons need it."""
 

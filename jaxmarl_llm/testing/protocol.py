@@ -21,6 +21,7 @@ def check_protocol(
     conversations: int | None = None,
     texts: Texts | None = None,
     most_steps: int = 100,
+    partners: Sequence[str] = (),
 ) -> None:
     """Check a protocol against `protocols.types.Protocol`, in three episodes without a model.
 
@@ -40,11 +41,13 @@ def check_protocol(
         None: any.
       texts: (request, number of texts by its agent so far) -> the next text; None: 'a0', 'a1', .. of 'a'.
       most_steps: number of steps after which it should have ended.
+      partners: names of those who are none of the task's agents and are asked for remarks all the same.
 
     Raises:
       AssertionError: with the rule that is broken, and the value.
     """
-    first, chosen = _Player(protocol, task, joint_mode, texts, most_steps), tuple(task.items[:items])
+    first = _Player(protocol, task, joint_mode, texts, most_steps, tuple(partners))
+    chosen = tuple(task.items[:items])
     state = first.play(chosen, 0)
     _check_end(state, conversations)
     first.play(chosen[::-1], 1)
@@ -60,7 +63,8 @@ def check_protocol(
 def _check_end(state: Episode, conversations: int | None) -> None:
     """The rules of a whole episode."""
     judged = {i for joint in state.joints for i in joint.turns}
-    left = [turn.id for turn in state.turns if turn.kind == ANSWER and turn.id not in judged]
+    answers = [turn for turn in state.turns if turn.kind == ANSWER and not turn.extra]
+    left = [turn.id for turn in answers if turn.id not in judged]
     require(not left, "every answer becomes part of a joint answer, other texts are remarks; turns", left)
     followed = {joint.follows for joint in state.joints}
     for i, item in enumerate(state.items):
@@ -79,8 +83,17 @@ def _check_end(state: Episode, conversations: int | None) -> None:
 class _Player:
     """Plays episodes with texts that are given, and checks every step."""
 
-    def __init__(self, protocol: Protocol, task: Any, joint_mode: str, texts: Texts | None, most_steps: int):
+    def __init__(
+        self,
+        protocol: Protocol,
+        task: Any,
+        joint_mode: str,
+        texts: Texts | None,
+        most_steps: int,
+        partners: tuple[str, ...],
+    ):
         self._protocol, self._task, self._mode, self._most = protocol, task, joint_mode, most_steps
+        self._partners = partners
         self._texts = texts or (lambda request, number: f"{request.agent}{number}")
 
     def play(self, items: tuple, seed: int) -> Episode:
@@ -124,8 +137,10 @@ class _Player:
 
     def _check_request(self, state: Episode, request: Any) -> None:
         require(isinstance(request, SpeakRequest), "step: a SpeakRequest", request)
-        agents = tuple(self._task.agents)
+        agents = (*self._task.agents, *self._partners)
         require(request.agent in agents, f"a request is to one of {agents}", request.agent)
+        remark = request.agent in self._task.agents or request.kind == REMARK
+        require(remark, f"a request to one of {self._partners} is for a remark", request)
         require(0 <= request.item < len(state.items), "a request is about an item of the episode", request)
         require_messages(request.messages, f"request to {request.agent}")
         some = request.samples - request.extra >= 1 and request.extra >= 0

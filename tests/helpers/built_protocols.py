@@ -5,10 +5,13 @@ import scripted_rounds
 from jaxmarl_llm.config import FIELDS, base_config
 from jaxmarl_llm.config.programs import METHODS
 from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.tasks.reasoning import guess
+from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 
 NAMES = FIELDS["train.protocol"].choices
 GAME = GameTask(load_items("games", "all"), ("a", "b"))
+DIALOGUES = ReasoningTask(guess.load(), ("a",), "last", partner="b")
 PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
 
@@ -20,5 +23,5 @@ def build(name, options, samples=None):
     for key, value in options.items():
         section, _, field = key.rpartition(".")
         config[section or "train"][field] = value
-    task = PROGRAMS if name in METHODS else GAME
+    task = PROGRAMS if name in METHODS else DIALOGUES if name == "dialogue" else GAME
     return protocols.build(config, task, None, samples), task

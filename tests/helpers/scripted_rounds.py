@@ -151,7 +151,7 @@ def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str) -> Tur
     return Turn(
         id, number, request.agent, request.item, request.turn, g, prompt, completion,
         np.zeros(len(completion), np.float32), text, True, request.parent, request.follows,
-        shown=request.shown, kind=request.kind,
+        shown=request.shown, kind=request.kind, extra=g >= request.samples - request.extra,
     )  # fmt: skip
 
 

@@ -73,15 +73,20 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
     actual = trained(name, fields)
     for actions in actual.actions:
         assert len({action.total for action in actions}) > 1  # returns differ
-    collects = name in ("madpo", "dpo", "malt", "marlhf")  # in the first iteration
+    collects = name in ("madpo", "dpo", "malt", "sweet", "marlhf")  # in the first iteration
     agents = system_configs.get_config(f"{name},smoke").team.agents
     learns = [any(f"{agent}/loss" in row for agent in agents) for row in actual.rows]
-    assert learns == [not collects, True] + [True] * (name == "malt")
+    stages = {"malt": [False, True, True], "sweet": [False, False, True]}  # of which the second is the critic's
+    assert learns == stages.get(name, [not collects, True])
     assert actual.advantages and all(np.abs(learned).max() > 0 for learned in actual.advantages)
     last = actual.rows[-1]
     if name == "malt":  # it draws, it imitates, it prefers
         assert last["refiner/dpo_loss"] == pytest.approx(np.log(2), rel=1e-3)  # at the reference itself
         assert actual.rows[1]["generator/sft_loss"] == pytest.approx(actual.rows[1]["generator/loss"], rel=0.01)
+    if name == "sweet":
+        assert actual.rows[1]["sweet/critic_loss"] == pytest.approx(np.log(2), rel=0.1)  # it begins as its reference
+        assert last["actor/dpo_loss"] == pytest.approx(np.log(2), rel=1e-3) and last["actor/nll"] > 0
+        assert not any(name.startswith("partner/") and name.endswith("/loss") for row in actual.rows for name in row)
     if name.startswith(("madpo", "dpo", "marlhf")):
         assert last["preference/pairs"] > 0
         assert last.get("madpo/loss", last.get("main/dpo_loss", 0)) > 0 or 0 <= last["reward_model/accuracy"] <= 1

@@ -118,7 +118,14 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=Sizes({}, (), tuple(config.sampling.widths)).unplanned(config.sampling.max_prompt_tokens),
-        calls=_calls(config, agents, workload.nodes(config), samples, config.train.later_samples),
+        calls=_calls(
+            config,
+            agents,
+            workload.nodes(config),
+            samples,
+            config.train.later_samples,
+            workload.candidates(config),
+        ),
         eval_calls=(),
         batches=_batches(config, agents),
         updates=config.train.minibatches,
@@ -155,8 +162,12 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
 
 
-def _calls(config, agents, nodes: Sequence[int], group: int, later: int = 0) -> tuple[Call, ...]:
+def _calls(
+    config, agents, nodes: Sequence[int], group: int, later: int = 0, candidates: int = 1
+) -> tuple[Call, ...]:
     """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
+
+    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
 
     ValueError for a protocol of the user's own.
     """
@@ -171,6 +182,12 @@ def _calls(config, agents, nodes: Sequence[int], group: int, later: int = 0) -> 
     if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
         rest = config.train.turns + workload.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
+    if config.train.protocol == "dialogue":
+        actor, partner = (_among((agent,), agents) for agent in config.team.agents)
+        calls = [Call(actor, nodes[0], group * candidates)]
+        for n in nodes[1:]:
+            calls += [Call(partner, n, 1), Call(actor, n, candidates)]
+        return tuple(call for call in calls if call.agents)
     samples = [group] + [later or group] * (len(nodes) - 1)
     if config.train.protocol in STEPS:
         first, *rest = [_among(step, agents) for step in STEPS[config.train.protocol](config.team.agents)]
@@ -193,7 +210,9 @@ def _batches(config, agents) -> tuple[Call, ...]:
     """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
     learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
     c = config.train
-    calls = _calls(config, agents, workload.nodes(config), c.group, c.later_samples)
+    calls = _calls(
+        config, agents, workload.nodes(config), c.group, c.later_samples, workload.candidates(config)
+    )
     for turn, call in enumerate(calls):
         learners = tuple(agent for agent in call.agents if agent_settings.trainable(config, agent))
         if not learners:

@@ -36,6 +36,8 @@ OF_LESSONS = {
 OF_SYSTEM = {
     "team/critic_explained": "share of variance",
     "malt/positives": "number",
+    "sweet/critic_loss": "nats",
+    "sweet/critic_accuracy": "share of pairs",
     "preference/pairs": "number",
     "preference/gap": "reward",
     "madpo/loss": "nats",

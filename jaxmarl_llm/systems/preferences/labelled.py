@@ -3,15 +3,16 @@
 import contextlib
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.systems import dpo, magrpo
+from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.preferences import siblings
 from jaxmarl_llm.systems.preferences.pairs import Pair, Pool
+from jaxmarl_llm.systems.preferences.reference import Reference
 from jaxmarl_llm.utils import distributed, files
 from jaxmarl_llm.utils.errors import UserError
 
@@ -39,7 +40,7 @@ class Labelled:
     def __init__(self, seed: Sequence[int], preferring: Sequence[str], threshold: float, **options):
         self.preferring, self._threshold = tuple(preferring), threshold
         self.pool = Pool(seed, self._find, **options)
-        self.reference: np.ndarray | None = None
+        self.reference = Reference(self.pool, preferring)
         self._positives: dict[int, list[Encoded]] = {}  # by iteration
         self._folder: pathlib.Path | None = None
 
@@ -87,35 +88,11 @@ class Labelled:
             )
         self.pool.require()
 
-    def set_reference(self, scores: Callable[[Forest], list[np.ndarray]], batch: int) -> None:
-        """Keep the log-probabilities of all pairs under the parameters as they are, ``batch`` pairs at a time."""
-        place = self._places()
-        self.reference = np.zeros((len(place), 2), np.float32)
-        of_agents = [[pair for pair in self.pool.pairs if pair.winner[0].agent == a] for a in self.preferring]
-        for first in range(0, max(map(len, of_agents)), batch):
-            some = [pairs[first : first + batch] for pairs in of_agents]
-            turn_scores = scores(siblings.forest_of(some, batch))
-            for pairs, ids_P2 in zip(some, dpo.turn_ids(some), strict=True):
-                rows = [place[id(pair)] for pair in pairs]
-                self.reference[rows] = dpo.sums(turn_scores, ids_P2)
-        if self._folder and distributed.is_main():
-            text = json.dumps({"begins_at": self.done, "logprobs": self.reference.tolist()})
-            files.atomic_write_text(self._folder / "reference.json", text)
-
-    def reference_of(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P, 2)."""
-        place = self._places()
-        return self.reference[[place[id(pair)] for pair in pairs]].reshape(-1, 2)
-
-    def _places(self) -> dict[int, int]:
-        """The number of every pair of the pool, by identity: two pairs may be equal."""
-        return {id(pair): k for k, pair in enumerate(self.pool.pairs)}
-
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int = 0) -> Iterator[None]:
         """Write to ``folder``: pairs, positives, and the reference of the pairs."""
         self._folder = pathlib.Path(folder)
-        with self.pool.kept_in(folder):
+        with self.pool.kept_in(folder), self.reference.kept_in(folder):
             yield
 
     def save(self, step: int) -> None:
@@ -124,15 +101,11 @@ class Labelled:
     def restore(self, step: int) -> None:
         """Restore what the first ``step`` iterations labelled. ValueError names a file that is damaged."""
         self.pool.restore(step)
-        self._positives, self.reference = {}, None
+        self.reference.restore(step)
+        self._positives = {}
         for path in sorted((self._folder / "positives").glob("*.jsonl")):
             if int(path.stem) < step:
                 self._positives[int(path.stem)] = files.read_json_lines(path, _row_of)
-        path = self._folder / "reference.json"
-        if path.exists():
-            kept = json.loads(files.read_text(path))
-            if kept["begins_at"] < step:  # else that iteration is done again
-                self.reference = np.array(kept["logprobs"], np.float32)
 
 
 def _line(row: Encoded) -> str:

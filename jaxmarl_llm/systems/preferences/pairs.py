@@ -19,7 +19,7 @@ from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.utils import distributed, files
 from jaxmarl_llm.utils.errors import UserError
 
-SELECTIONS = ("gap", "random")
+SELECTIONS = ("gap", "random", "halves")
 REPLAYS = ("current", "nearest", "all", "decay")
 
 
@@ -43,7 +43,8 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
       forest: a forest of one turn; an item needs a ``task_id``. Answers without a reward are left out.
       random: generator that ``selection="random"`` draws from.
       most: number of pairs to keep per item; 0 keeps all.
-      selection: which pairs to keep if there are more: those of the greatest ``gap``, or ``random`` ones.
+      selection: which pairs to keep if there are more: those of the greatest ``gap``, or ``random`` ones; with
+        ``halves`` random ones of an answer of the better half and one of the worse half, each in one pair.
 
     Raises:
       ValueError: for another selection.
@@ -67,9 +68,19 @@ def select(
     """
     if selection not in SELECTIONS:
         raise UserError(f"selection={selection!r}; allowed: {', '.join(SELECTIONS)}")
+    if selection == "halves":
+        return _of_halves(better, totals, random)[: most or None]
     if most and len(better) > most and selection == "random":
         return [better[i] for i in sorted(random.choice(len(better), most, replace=False))]
     return sorted(better, key=lambda pair: totals[pair[1]] - totals[pair[0]])[:most] if most else better
+
+
+def _of_halves(better: list[tuple[int, int]], totals, random) -> list[tuple[int, int]]:
+    """Pairs of one of the better and one of the worse half, at random; of an odd number the middle one is left out."""
+    ranked = sorted({i for pair in better for i in pair}, key=lambda i: -totals[i])
+    half = len(ranked) // 2
+    sides = [random.permutation(side).tolist() for side in (ranked[:half], ranked[len(ranked) - half :])]
+    return [(w, l) for w, l in zip(*sides, strict=True) if totals[w] > totals[l]]
 
 
 def tie(forest: Forest) -> Pair:

@@ -52,6 +52,15 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
     return next((answer for answer in candidates if answer is not None), NONE)
 
 
+def is_marked(text: str) -> bool:
+    """Whether a text marks something as its answer: by ``\\boxed{}``, "answer is" or "answer:".
+
+    >>> is_marked("Answer: 4"), is_marked("Is it 4?")
+    (True, False)
+    """
+    return bool(_BOXED.search(text) or _MARKED.search(text))
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a number and nothing else, up to space, dollar and percent signs."""
     return _NUMBER.fullmatch(_FRAC.sub(_over, text.replace("\\%", "").strip(" $%"))) is not None

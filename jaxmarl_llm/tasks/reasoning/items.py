@@ -44,6 +44,11 @@ class ReasoningItem:
     split: str = ""
     columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
+    @property
+    def worded(self) -> bool:
+        """Whether the answer is one of some words, which the question itself names."""
+        return self.kind == "choice" and any(len(option) > 1 for option in self.options)
+
     def answer_of(self, place: int) -> str:
         """The right answer of the agent at a place of the team."""
         return self.own_answers[place] if self.own_answers else self.answer

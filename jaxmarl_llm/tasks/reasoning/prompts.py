@@ -14,6 +14,10 @@ FORMS = {
 SCORE = (
     "Is this answer right? End with a line that has a number only: 1 for surely right, 0 for surely wrong."
 )
+ASK = (
+    "You have a partner who knows more. Ask one short question at a time. Once you know the answer, write it "
+    'behind "Answer:".'
+)
 _UNSURE = "Scores are estimates, from 0 to 1, and may be wrong."
 
 
@@ -22,10 +26,19 @@ def question(item: ReasoningItem, place: int) -> str:
 
     Choices of words have no form: their question names the words.
     """
-    worded = item.kind == "choice" and any(len(option) > 1 for option in item.options)
     clue = item.clues[place] if item.clues else ""
     text = f"{clue} {item.question}" if clue else item.question
-    return text if worded else f"{text}\n{FORMS[item.kind]}"
+    return text if item.worded else f"{text}\n{FORMS[item.kind]}"
+
+
+def dialogue(item: ReasoningItem) -> str:
+    """The question as the agent reads it that may ask a partner; choices of words name their moves themselves."""
+    return item.question if item.worded else f"{item.question}\n{ASK}"
+
+
+def briefing(hidden: str) -> str:
+    """What a simulated partner reads before the first question: what it knows, and how it is to reply."""
+    return f"{hidden}\nReply to each question about this in two short sentences at most."
 
 
 def revise(texts: Mapping[str, str], scores: Mapping[str, float], own: float | None, again: str) -> str:

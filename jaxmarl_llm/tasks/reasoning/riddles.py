@@ -13,6 +13,8 @@ with another agent right than the kind says, where having learned whom to trust 
 ``lock3``: a chain of three agents is to open a lock. The first one guesses, right once in three times; the second
 one reads the key; the last one reads what both have written. So a chain that hands the key on is right always. In
 ``lock3:shuffled`` the key that the second one reads says nothing about the lock: a third is the optimum.
+
+``guess``, a dialogue with a partner who knows the answer, has a page of its own: `guess`.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmarl_llm.tasks.reasoning import prompts
+from jaxmarl_llm.tasks.reasoning import guess, prompts
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.toys.one_word import WORDS, named
 
 KINDS = ("red", "green", "blue")
-SOURCES = ("clues", "trust", "trust:shuffled", "lock3", "lock3:shuffled")
+SOURCES = ("clues", "trust", "trust:shuffled", "lock3", "lock3:shuffled", "guess")
 _CLUE = re.compile(rf"(?:The other word is|Repeat) ({'|'.join(WORDS)})\.")
 _QUOTE = re.compile(r"wrote[^\n]*:\n(.*?)(?:\n\n|$)", re.DOTALL)
 _ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
@@ -37,6 +39,8 @@ _ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 def load(source: str) -> list[ReasoningItem]:
     """The riddles of one of `SOURCES`: nine of ``clues``, 18 of ``trust``, three of ``lock3``, or nine."""
+    if source == "guess":
+        return guess.load()
     if source == "clues":
         return [_clue(own) for own in itertools.product(WORDS, repeat=2)]
     if source.startswith("lock3"):
@@ -130,7 +134,7 @@ def undecided(item: ReasoningItem) -> list[dict[str, str]]:
 
 def texts(agents: Sequence[str]) -> list[str]:
     """Texts that together hold every word of all possible prompts and feedback of these agents."""
-    items = [item for source in SOURCES for item in load(source)]
+    items = [item for source in SOURCES[:-1] for item in load(source)]  # `guess` has words of its own
     questions = [prompts.question(item, place) for item in items for place in range(len(item.clues))]
     scores = dict.fromkeys(agents, 0.0)
     feedback = [prompts.revise(dict.fromkeys(agents, word), scores, 1.0, "") for word in WORDS]

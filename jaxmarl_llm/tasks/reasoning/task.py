@@ -26,6 +26,8 @@ class ReasoningTask:
       scores: what agents are shown of each answer between turns, beside it; None: nothing.
       scorers: number of agents, the last ones, that give no answer: the first of them gives a score to the answer of
         the first agent, and so on (`protocols.retrieve`). Then ``last`` is the answer with the best score.
+      partner: name of one who is none of the agents, and whom they may ask (`protocols.dialogue`): it knows the hidden
+        text that every item must have. '': nobody.
 
     Parts: ``right``, the share of right answers; ``right_last`` and ``right_vote``, whether those that ``last``
     and ``vote`` name are right; ``answered``, the share of texts that have an answer. ``Judgement.local`` has, for
@@ -42,8 +44,9 @@ class ReasoningTask:
         total: str = "mean",
         scores: Scores | None = None,
         scorers: int = 0,
+        partner: str = "",
     ):
-        self.items, self.agents = tuple(items), tuple(agents)
+        self.items, self.agents, self.partner = tuple(items), tuple(agents), partner
         check_given(self.items, self.agents)
         if total not in TOTALS:
             raise UserError(f"total is {total!r}; allowed: {', '.join(TOTALS)}")
@@ -58,6 +61,11 @@ class ReasoningTask:
             raise UserError("total is 'vote': these agents have answers of their own; allowed: mean, last")
         self.part_names = ("right", "right_last", *(() if of_each else ("right_vote",)), "answered")
         for item in self.items:
+            if partner and not item.hidden.strip():
+                raise UserError(
+                    f"{item.task_id} has no field 'hidden', the text that the partner {partner!r} of a dialogue knows "
+                    "and no agent reads"
+                )
             places = max(len(item.clues), len(item.own_answers))
             if places and places != len(self.agents):
                 raise UserError(f"{item.task_id} is for {places} agents, they are {self.agents!r}")
@@ -66,7 +74,25 @@ class ReasoningTask:
         """Chat messages per agent: the question. Scorers read what they are to give a score to from the protocol."""
         texts = {agent: prompts.question(item, place) for place, agent in enumerate(self._writers)}
         texts |= dict.fromkeys(self.agents[len(self._writers) :], f"{item.question}\n{prompts.SCORE}")
+        if self.partner:
+            texts = dict.fromkeys(self.agents, prompts.dialogue(item))
         return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}
+
+    def privileged(self, item: ReasoningItem) -> str:
+        """What critics and simulated partners may read of an item, and no agent."""
+        return item.hidden
+
+    def briefing(self, item: ReasoningItem) -> str:
+        """What the partner reads before the first question."""
+        return prompts.briefing(item.hidden)
+
+    def ends(self, answer) -> bool:
+        """Whether an agent's text in a dialogue (`protocols.Answer`) is its answer, and no question.
+
+        Of choices by word any text that names one; else one that marks its answer (`answers.is_marked`).
+        """
+        item, (text, *_) = answer.item, answer.completions.values()
+        return item.read(text) is not answers.NONE and (item.worded or answers.is_marked(text))
 
     def references(self, item: ReasoningItem) -> dict[str, str]:
         """The right answer of every agent; of a scorer that the reference is right."""

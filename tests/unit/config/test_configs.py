@@ -174,6 +174,11 @@ MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
 MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
+DIALOGUE = {
+    "task.kind": "reasoning", "train.protocol": "dialogue", "train.turns": 2, "team.agents": ("actor", "partner"),
+    "team.models": ("m", "expert:x"),
+}  # fmt: skip
+SWEET = DIALOGUE | {"train.system": "sweet"}
 # What makes a choice one that is read.
 READ_WITH = {
     "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2},
@@ -186,7 +191,7 @@ READ_WITH = {
     "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
     "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
-    "preference.selection": {"train.system": "madpo_iter"},
+    "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
     "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
@@ -223,6 +228,9 @@ def test_choices(path):
             config.team.agent.peer = {"trainable": False}
         if value == "maporl":
             config.train.turns, config.train.later_samples = 2, 1
+        if value in ("dialogue", "sweet"):
+            config.update_from_flattened_dict(DIALOGUE)
+            config.train.backup = "last" if value == "dialogue" else "mean"
         if value == "played":
             config.task.kind = "game"
         if path == "eval.vote":
@@ -492,6 +500,8 @@ UNREAD = {
     "task.revealed_tests": (2, {"train.turns": 2}),
     "train.grade_every": (2, {"task.kind": "game"}),
     "preference.reference": (True, {"train.system": "madpo"}),
+    "preference.nll": (0.1, {"train.system": "dpo"}),
+    "sweet.privileged": (False, SWEET),
     "expert.model": ("teacher", {"train.turns": 2, "task.feedback": "expert_edits"}),
     "task.reward_workers": (2, {"task.reward": "my.reward"}),
     "task.reward_place": ("processes", {"task.reward": "my.reward", "task.reward_workers": 2}),

@@ -16,6 +16,7 @@ MORE = {
     "pipeline": [dict(turns=2, hand_on="best")],
     "discussion": [dict(turns=2, hand_on="random")],
     "leader": [dict(turns=3, later_samples=1)],
+    "dialogue": [{"turns": 3, "system": "sweet", "sweet.candidates": 3}],
     "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],
@@ -33,7 +34,8 @@ CASES = [
 @pytest.mark.parametrize("name, options, samples", CASES)
 def test_every_protocol_keeps_the_contract(name, options, samples):
     protocol, task = build(name, options, samples)
-    check_protocol(protocol, task, conversations=samples)
+    partners = ("b",) if name == "dialogue" else ()
+    check_protocol(protocol, task, conversations=samples, partners=partners)
 
 
 def test_all_combinations_of_samples():

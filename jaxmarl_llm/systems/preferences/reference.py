@@ -1,0 +1,72 @@
+"""Log-probabilities of pairs of turns under the parameters that a stage begins with, kept for the whole stage."""
+
+import contextlib
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.systems import dpo
+from jaxmarl_llm.systems.preferences import siblings
+from jaxmarl_llm.systems.preferences.pairs import Pair, Pool
+from jaxmarl_llm.utils import distributed, files
+
+
+class Reference:
+    """The reference policy of all pairs of a pool, in place of a second copy of the parameters.
+
+    Args:
+      pool: pairs of single turns, complete before `set`.
+      agents: whose turns they are.
+    """
+
+    def __init__(self, pool: Pool, agents: Sequence[str]):
+        self._pool, self._agents = pool, tuple(agents)
+        self._logprobs: np.ndarray | None = None
+        self._folder: pathlib.Path | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the stage has begun."""
+        return self._logprobs is not None
+
+    def set(self, scores: Callable[[Forest], list[np.ndarray]], batch: int) -> None:
+        """Keep the log-probabilities of all pairs under the parameters as they are, ``batch`` pairs at a time."""
+        place = self._places()
+        self._logprobs = np.zeros((len(place), 2), np.float32)
+        of_agents = [[pair for pair in self._pool.pairs if pair.winner[0].agent == a] for a in self._agents]
+        for first in range(0, max(map(len, of_agents)), batch):
+            some = [pairs[first : first + batch] for pairs in of_agents]
+            turn_scores = scores(siblings.forest_of(some, batch))
+            for pairs, ids_P2 in zip(some, dpo.turn_ids(some), strict=True):
+                rows = [place[id(pair)] for pair in pairs]
+                self._logprobs[rows] = dpo.sums(turn_scores, ids_P2)
+        if self._folder and distributed.is_main():
+            text = json.dumps({"begins_at": self._pool.done, "logprobs": self._logprobs.tolist()})
+            files.atomic_write_text(self._folder / "reference.json", text)
+
+    def of(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P, 2)."""
+        place = self._places()
+        return self._logprobs[[place[id(pair)] for pair in pairs]].reshape(-1, 2)
+
+    def _places(self) -> dict[int, int]:
+        """The number of every pair of the pool, by identity: two pairs may be equal."""
+        return {id(pair): k for k, pair in enumerate(self._pool.pairs)}
+
+    @contextlib.contextmanager
+    def kept_in(self, folder) -> Iterator[None]:
+        """Write to ``folder``/reference.json."""
+        self._folder = pathlib.Path(folder)
+        yield
+
+    def restore(self, step: int) -> None:
+        """Restore it, if the stage began in one of the first ``step`` iterations."""
+        self._logprobs = None
+        path = self._folder / "reference.json"
+        if path.exists():
+            kept = json.loads(files.read_text(path))
+            if kept["begins_at"] < step:  # else that iteration is done again
+                self._logprobs = np.array(kept["logprobs"], np.float32)

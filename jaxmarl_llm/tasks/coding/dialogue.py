@@ -1,0 +1,126 @@
+"""Coding problems whose description is cut, for an agent that may ask a partner who has read all of it.
+
+The agent reads the signature and the first half of the docstring's words; the partner knows the whole docstring. The
+dialogue ends with a text that defines the function, which is tested by the tests of the problem, as those of one agent
+of `CodingTask` are. After the backend programming tasks of ColBench (arXiv 2503.15478), whose partner is a model.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.task import CodingTask
+from jaxmarl_llm.tasks.coding.text import extract_function
+from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.programs.prompts import Messages
+from jaxmarl_llm.tasks.reasoning import prompts
+from jaxmarl_llm.utils.errors import UserError
+
+CUT = "…"
+ASK = (
+    "The description is cut. Your partner knows all of it: ask one short question at a time. Once you know what is "
+    "wanted, write the whole function."
+)
+_REST = "The description goes on: "
+
+
+class CodingDialogue:
+    """A coding task of one agent, whose prompts lack half of each description.
+
+    Args:
+      task: of one agent; its items, judge and scale stay the same.
+
+    Raises:
+      ValueError: for several agents, or a problem without a docstring of two words or more.
+    """
+
+    def __init__(self, task: CodingTask):
+        if len(task.agents) != 1:
+            raise UserError(f"agents of the task are {task.agents!r}; one asks in a dialogue")
+        self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
+        self.part_names, self.agents, self._task = task.part_names, tuple(task.agents), task
+        for item in self.items:
+            if len(docstring(item).split()) < 2:
+                raise UserError(
+                    f"{item.task_id} has no docstring of two words or more in its prompt, which could be cut for "
+                    "train.protocol='dialogue'"
+                )
+
+    def prompts(self, item: CodingItem) -> dict[str, Messages]:
+        """The chat of the task with the problem cut, and what the agent may do."""
+        ((agent, messages),) = self._task.prompts(cut(item)).items()
+        *before, question = messages
+        return {agent: [*before, {**question, "content": f"{question['content']}\n\n{ASK}"}]}
+
+    def privileged(self, item: CodingItem) -> str:
+        """The whole docstring."""
+        return docstring(item)
+
+    def briefing(self, item: CodingItem) -> str:
+        """What the partner reads before the first question."""
+        return prompts.briefing(item.prompt.strip())
+
+    def ends(self, answer) -> bool:
+        """Whether a text in a dialogue (`protocols.Answer`) defines the function."""
+        (text,) = answer.completions.values()
+        return bool(extract_function(text, answer.item.entry_point))
+
+    def references(self, item: CodingItem) -> dict[str, str] | None:
+        """The reference answer, None where the data has none."""
+        return self._task.references(item)
+
+    def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:
+        """The task's judgements."""
+        return self._task.judge(items, completions)
+
+    def score(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[dict[str, Any]]:
+        """Parts and "total" per answer; see `judge`."""
+        return self._task.score(items, completions)
+
+
+def docstring(item: CodingItem) -> str:
+    """The docstring of the function that a problem asks for, its spaces squeezed; '' without one."""
+    try:
+        tree = ast.parse(f"{item.prompt.rstrip()}\n    pass\n")
+    except SyntaxError:
+        return ""
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == item.entry_point
+    ]
+    return " ".join((ast.get_docstring(functions[-1]) or "").split()) if functions else ""
+
+
+def halves(item: CodingItem) -> tuple[str, str]:
+    """The first half of a docstring's words, the greater one, and the rest."""
+    words = docstring(item).split()
+    middle = (len(words) + 1) // 2
+    return " ".join(words[:middle]), " ".join(words[middle:])
+
+
+def cut(item: CodingItem) -> CodingItem:
+    """The problem with the first half of its docstring alone."""
+    begin = item.prompt.index(f"def {item.entry_point}")
+    head, quotes, _ = re.split(r'("""|\'\'\')', item.prompt[begin:], maxsplit=1)
+    whole = f"{item.prompt[:begin]}{head}{quotes}{halves(item)[0]} {CUT}{quotes}\n"
+    return dataclasses.replace(item, prompt=whole)
+
+
+class Describer:
+    """The partner, for `experts.scripted.Scripted`: to any question it gives the rest of the description.
+
+    items: the problems that it is asked about.
+    """
+
+    def __init__(self, items: Sequence[CodingItem]):
+        self._rest = {item.prompt.strip(): halves(item)[1] for item in items}
+
+    def __call__(self, request: Any, draw: int) -> str:
+        """The reply."""
+        text = request.messages[0]["content"]
+        rests = (rest for prompt, rest in self._rest.items() if text.startswith(f"{prompt}\n"))
+        return next((_REST + rest for rest in rests), "I do not know.")
