@@ -20,7 +20,7 @@ def _pairs(config: ConfigDict) -> bool:
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"
 # The reference of malt and sweet is always the team as their last stage begins with it.
 _WITH_REFERENCE = tuple(name for name in DIRECT if name not in ("malt", "sweet"))
-_WITH_NLL = ("dpo", "sweet")
+_WITH_NLL = ("dpo", "malt", "sweet")
 FIELDS = (
     number("preference.collect", 10,
            "madpo, marlhf, dpo, malt, sweet: first iterations, which collect pairs, or dialogues, without learning.",
@@ -50,7 +50,7 @@ FIELDS = (
           Read(lambda c: c.train.system in _WITH_REFERENCE,
                f"only train.system={' and '.join(map(repr, _WITH_REFERENCE))} read it")),
     number("preference.nll", 0.0,
-           "dpo, sweet: weight of the negative log-likelihood per token of the better answers, added to the loss.",
+           "dpo, malt, sweet: weight of the negative log-likelihood per token of the better answers, added to the loss.",
            low=0, read=Read(lambda c: c.train.system in _WITH_NLL,
                             f"only train.system={' and '.join(map(repr, _WITH_NLL))} read it")),
     number("preference.model_updates", 32,

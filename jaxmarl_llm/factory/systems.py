@@ -189,7 +189,7 @@ def build_malt(config, scores, collect: int) -> malt.Malt:
     def order(rows):
         return sft.DemonstrationOrder(rows, 2 * c.batch, seeds[1], multiple)
 
-    return malt.Malt(labelled, scores, order, c.batch, collect, config.malt.sft_steps, c.beta)
+    return malt.Malt(labelled, scores, order, c.batch, collect, config.malt.sft_steps, c.beta, c.nll)
 
 
 def build_pool(config, find: Callable = pairs_of) -> Pool:

@@ -40,6 +40,7 @@ class Malt:
       collect: iterations that only collect, after which no rollout is made.
       sft_steps: iterations of imitation after these.
       beta: see `losses.dpo`.
+      nll: see `dpo.prefer`.
     """
 
     models: Labelled
@@ -49,6 +50,7 @@ class Malt:
     collect: int
     sft_steps: int
     beta: float = 0.1
+    nll: float = 0.0
 
     def assign(self, forest: Forest | None) -> Credit:
         """Add the forest's labelled turns, and return the credit of the stage that the run is in.
@@ -88,7 +90,7 @@ class Malt:
         drawn = dpo.draw(models.pool, models.preferring, self.batch)
         made = siblings.forest_of(drawn, self.batch)
         reference = [models.reference.of(pairs) for pairs in drawn]
-        return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta)
+        return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta, nll=self.nll)
 
 
 def changes(forest: Forest) -> dict[str, float]:
