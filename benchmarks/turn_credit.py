@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     parser.add_argument("--dialogues", type=int, default=96, help="dialogues about each pair")
-    parser.add_argument("--asks", type=float, default=0.7, help="how often the agent asks")
+    parser.add_argument("--asks", type=float, default=0.4, help="how often the agent asks")
     args = parser.parse_args()
     rows = [measure(seed, args.dialogues, args.asks) for seed in range(args.seeds)]
     for name in ("fidelity", "ranked"):
