@@ -5,8 +5,11 @@
 An agent of known habits (`tasks.reasoning.guess.player`) plays dialogues about the riddle ``guess``. Critics of
 SWEET-RL (`systems.critics.log_ratio`) are fitted to their outcomes, one that has read the hidden pair and one that has
 not, with the settings of configs/reasoning.py:guess. Printed is, on other dialogues, how well credit ranks the turns
-that were played at one point of a dialogue as their exact advantages do (`credit.credit_fidelity`, 1 is the best): that
-of each critic, and that of the outcome of the whole dialogue.
+that were played at one point of a dialogue as their exact advantages do: that of each critic, and that of the outcome
+of the whole dialogue. There are two measures, of which 1 is the best. ``fidelity`` is `credit.credit_fidelity`, mean
+rank correlation: most exact advantages at a point are equal (all wrong pairs are worth the same), as outcomes are and
+scores never, so that critics cannot reach 1. ``ranked`` is the share of pairs of turns of different worth that
+are in the right order, where equal credit counts a half.
 """
 
 import argparse
@@ -66,8 +69,19 @@ def scores(config, played: Sequence, tests: Sequence, privileged: bool) -> np.nd
     return critic.scores([text for sequence in others for text in sequence], sizes)
 
 
+def ranked(credit_R: np.ndarray, truth_R: np.ndarray, group_R: np.ndarray) -> float:
+    """Share of the pairs of one group with different truth that credit has in the same order; equal credit: a half.
+
+    >>> ranked(np.array([1.0, 0.0, 0.0]), np.array([3.0, 2.0, 1.0]), np.zeros(3))
+    0.8333333333333334
+    """
+    better_RR = (truth_R[:, None] > truth_R[None]) & (group_R[:, None] == group_R[None])
+    right_RR = np.where(credit_R[:, None] > credit_R[None], 1.0, 0.5 * (credit_R[:, None] == credit_R[None]))
+    return float(right_RR[better_RR].mean())
+
+
 def measure(seed: int, dialogues: int, asks: float, updates: int = 0) -> dict[str, float]:
-    """The fidelity of every one of `ARMS`.
+    """``<arm>/fidelity`` and ``<arm>/ranked`` of every one of `ARMS`.
 
     Args:
       seed: of the model, the dialogues and the critic's draws.
@@ -92,23 +106,26 @@ def measure(seed: int, dialogues: int, asks: float, updates: int = 0) -> dict[st
     outcomes = [float(texts[-1] == item.answer) for item, texts in tests for _ in texts]
     credits = {arm: scores(config, played, tests, arm == "privileged") for arm in ARMS[:2]}
     credits |= {"outcome": np.array(outcomes, np.float32)}
-    return {
-        arm: float(credit.credit_fidelity(values, truth, groups, num_groups=len(numbers)))
-        for arm, values in credits.items()
-    }
+    results = {}
+    for arm, values in credits.items():
+        rho = credit.credit_fidelity(values, truth, groups, num_groups=len(numbers))
+        results |= {f"{arm}/fidelity": float(rho), f"{arm}/ranked": ranked(values, truth, groups)}
+    return results
 
 
 def main() -> None:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
-    parser.add_argument("--dialogues", type=int, default=64, help="dialogues about each pair")
-    parser.add_argument("--asks", type=float, default=0.5, help="how often the agent asks")
+    parser.add_argument("--dialogues", type=int, default=96, help="dialogues about each pair")
+    parser.add_argument("--asks", type=float, default=0.4, help="how often the agent asks")
     args = parser.parse_args()
     rows = [measure(seed, args.dialogues, args.asks) for seed in range(args.seeds)]
-    table = [(str(seed), *(f"{row[arm]:.3f}" for arm in ARMS)) for seed, row in enumerate(rows)]
-    means = [f"{np.mean([row[arm] for row in rows]):.3f}" for arm in ARMS]
-    console.table([*table, ("mean", *means)], ("seed", *ARMS), title="credit fidelity")
+    for name in ("fidelity", "ranked"):
+        numbers = np.array([[row[f"{arm}/{name}"] for arm in ARMS] for row in rows])
+        lines = [*zip(map(str, range(args.seeds)), numbers, strict=True), ("mean", numbers.mean(0))]
+        table = [(seed, *(f"{x:.3f}" for x in values)) for seed, values in lines]
+        console.table(table, ("seed", *ARMS), title=name)
 
 
 if __name__ == "__main__":

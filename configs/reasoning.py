@@ -100,7 +100,6 @@ def dialogues(config):
     config.train.joint_mode, config.task.total = "aligned", "last"
     config.train.group, config.train.steps = 16, 150
     config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
-    config.preference.update(
-        collect=30, selection="halves", batch=63, pairs_per_microbatch=63, nll=0.01, model_lr=3e-3
-    )
+    config.preference.update(collect=30, selection="halves", batch=36, nll=0.01)
+    config.preference.update(model_updates=8, model_lr=3e-3, pairs_per_microbatch=36)
     config.eval.every = 0
