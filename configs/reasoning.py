@@ -66,8 +66,9 @@ def riddle(source):
         config.team.agents = ("red", "green", "blue", "leader")
         config.team.models = ("scripted:repeater",) * 3 + ("game-tiny",)
         config.train.system, config.train.protocol, config.task.total = "mlpo", "leader", "last"
-        config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:undecided", 72
+        config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:undecided", 144
         config.warm_up.steps, config.warm_up.lr = 1000, 1e-3
+        config.train.prompts = config.train.prompts_per_microbatch = 18
         config.train.group, config.train.lr, config.train.steps = 16, 1e-3, 100
     elif source == "lock3":
         malt(config)

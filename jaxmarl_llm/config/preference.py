@@ -50,7 +50,7 @@ FIELDS = (
           Read(lambda c: c.train.system in _WITH_REFERENCE,
                f"only train.system={' and '.join(map(repr, _WITH_REFERENCE))} read it")),
     number("preference.nll", 0.0,
-           "dpo, malt, sweet: weight of the negative log-likelihood per token of the better answers, added to the loss.",
+           "dpo, malt, sweet: weight of the negative log-likelihood per token of the better answers in the loss.",
            low=0, read=Read(lambda c: c.train.system in _WITH_NLL,
                             f"only train.system={' and '.join(map(repr, _WITH_NLL))} read it")),
     number("preference.model_updates", 32,

@@ -36,7 +36,7 @@ def test_a_leader_learns_beside_scripted_peers(tmp_path):
     In the warm-up it reads what they write in the demonstrations, and they learn nothing.
     """
     train.train(config("trust", {"eval.vote": "last", "warm_up.steps": 2}), tmp_path)
-    assert demonstrations_of(tmp_path / "warm_up") == [72, 72]
+    assert demonstrations_of(tmp_path / "warm_up") == [144, 144]
     rows = smoke_runs.rows(tmp_path)
     losses = {name for row in rows for name in row if name.endswith("/loss")}
     assert losses == {"leader/loss"}

@@ -5,8 +5,9 @@ times, whatever it does. If an agent gives the word that it has read, the other 
 turn; so who is paid for its own answers alone has no reason to help, and who is paid for what it leads to has.
 
 ``trust``: three agents answer, a fourth one reads their answers and gives its own. A question is of one of three
-kinds, and of each kind another agent is right, while the other two agree on a wrong word. So their majority
-is always wrong, any one agent is right in one of three kinds, and who has learned whom to trust is right always.
+kinds, and of each kind another agent is right. The other two give the same wrong word in half of the questions, and
+in the other half two different ones. So a majority is never right, any one agent is right in one of three kinds, the
+word that only one gives says nothing in half of the questions, and who has learned whom to trust is right always.
 The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
 with another agent right than the kind says, where having learned whom to trust is of no use.
 
@@ -38,7 +39,7 @@ _ASK = f"Say {', '.join(WORDS[:-1])} or {WORDS[-1]}."
 
 
 def load(source: str) -> list[ReasoningItem]:
-    """The riddles of one of `SOURCES`: nine of ``clues``, 18 of ``trust``, three of ``lock3``, or nine."""
+    """The riddles of one of `SOURCES`: nine of ``clues``, 36 of ``trust``, three of ``lock3``, or nine."""
     if source == "guess":
         return guess.load()
     if source == "clues":
@@ -50,11 +51,15 @@ def load(source: str) -> list[ReasoningItem]:
             else zip(WORDS, WORDS, strict=True)
         )
         return [_locked(f"{source}/{key}_{right}", key, right) for key, right in keys]
-    pairs = [(right, wrong) for right in WORDS for wrong in WORDS if right != wrong]
+    answers = [
+        (right, wrong)
+        for right in WORDS
+        for wrong in itertools.product([word for word in WORDS if word != right], repeat=2)
+    ]
     return [
-        _trusted(f"{source}/{kind}", kind, n if source == "trust" else (n + 1) % len(KINDS), *pair)
+        _trusted(f"{source}/{kind}", kind, n if source == "trust" else (n + 1) % len(KINDS), *given)
         for n, kind in enumerate(KINDS)
-        for pair in pairs
+        for given in answers
     ]
 
 
@@ -69,12 +74,13 @@ def _locked(name: str, key: str, right: str) -> ReasoningItem:
     return ReasoningItem(name, _ASK, right, "choice", options=WORDS, clues=("", f"Repeat {key}.", ""))
 
 
-def _trusted(name: str, kind: str, right_one: int, right: str, wrong: str) -> ReasoningItem:
-    """A question of a kind that one agent answers right: the one at the place ``right_one``."""
-    clues = [f"Repeat {right if n == right_one else wrong}." for n in range(len(KINDS))]
+def _trusted(name: str, kind: str, right_one: int, right: str, wrong: tuple[str, str]) -> ReasoningItem:
+    """A question of a kind that the agent at the place ``right_one`` answers right, and the other two ``wrong``."""
+    words = [*wrong[:right_one], right, *wrong[right_one:]]
+    clues = [f"Repeat {word}." for word in words]
     question = f"Question {kind}. {_ASK}"
     return ReasoningItem(
-        f"{name}/{right}_{wrong}", question, right, "choice", options=WORDS, clues=(*clues, "")
+        f"{name}/{right}_{'_'.join(wrong)}", question, right, "choice", options=WORDS, clues=(*clues, "")
     )
 
 

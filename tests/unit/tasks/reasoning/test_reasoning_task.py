@@ -200,7 +200,7 @@ def test_what_a_config_refuses(fields, message):
 @pytest.mark.parametrize("fields, message", [
     ({"task.source": "clues"}, "task.source='clues', task.train_split='train': split is 'train', which is empty"),
     ({"task.source": "clues", "task.train_split": "all", "task.total": "vote"}, "these agents have answers of"),
-    ({"task.source": "trust", "task.train_split": "all"}, "trust/red/left_middle is for 4 agents, they are"),
+    ({"task.source": "trust", "task.train_split": "all"}, "trust/red/left_middle_middle is for 4 agents, they are"),
     ({"task.source": "starter"}, "source is 'starter'; allowed: sums, words"),
 ])  # fmt: skip
 def test_problems_that_cannot_be(fields, message):
