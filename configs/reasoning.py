@@ -90,8 +90,9 @@ def malt(config):
     config.train.system, config.train.protocol, config.train.group = "malt", "tree", 3
     config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:hesitant", 45
     config.warm_up.steps, config.warm_up.lr = 60, 3e-3
-    config.preference.update(collect=10, pairs=0, batch=36)
-    config.malt.sft_steps, config.train.steps, config.train.lr = 40, 150, 1e-3
+    # Without the likelihood of the better answers both answers of a pair lose to words that neither of them has.
+    config.preference.update(collect=10, pairs=0, batch=36, beta=0.5, nll=0.3)
+    config.malt.sft_steps, config.train.steps, config.train.lr = 40, 250, 1e-3
 
 
 def dialogues(config):

@@ -105,8 +105,9 @@ class Dialogue:
             reply = state.turns[turn.parent]
             before = state.requests[reply.request].messages
             messages = (*before, {"role": "assistant", "content": reply.text}, question)
-        place = dict(turn=turn.turn, parent=turn.id, follows=j, kind=REMARK)
-        return SpeakRequest(self.partner, turn.item, messages, 1, **place)
+        return SpeakRequest(
+            self.partner, turn.item, messages, 1, turn.turn, parent=turn.id, follows=j, kind=REMARK
+        )
 
     def _ended(self, state: Episode, turn: Turn) -> bool:
         return self.ends(Answer(state.items[turn.item], {turn.agent: turn.text}, None))

@@ -110,6 +110,16 @@ def test_in_the_last_stage_siblings_are_compared_with_the_end_of_the_second_stag
     assert len((tmp_path / "positives" / "000000.jsonl").read_text().splitlines()) == 6
 
 
+def test_the_likelihood_of_the_better_answers_is_added_in_the_last_stage():
+    """Of P pairs of an agent the policy gradient divides by 2 P completions, so that a winner gets 2 nll / T."""
+    (plain, _), (made, metrics) = (played(system(nll=nll), 4)[3] for nll in (0.0, 0.3))
+    winners, losers = made.forest.turns[::2], made.advantages[1::2]
+    wanted = [0.5 + 2 * 0.3 / len(turn.completion) for turn in winners]
+    np.testing.assert_allclose(made.advantages[::2], wanted, rtol=1e-5)
+    np.testing.assert_array_equal(losers, plain.advantages[1::2])
+    assert metrics["verifier/nll"] == pytest.approx(0.03 * winners[0].completion.mean(), rel=1e-5)
+
+
 def test_a_resumed_second_stage_imitates_what_it_would_have(tmp_path):
     made, again = system(), system()
     with made.models.kept_in(tmp_path):

@@ -259,7 +259,7 @@ FIELDS = {
     ({"train.system": "magrpo", "train.backup": "last", "sweet.privileged": False},
      "sweet.privileged=False: only train.system='sweet' reads it"),
     ({"train.system": "magrpo", "train.backup": "last", "preference.nll": 0.1},
-     "preference.nll=0.1: only train.system='dpo' and 'sweet' read it"),
+     "preference.nll=0.1: only train.system='dpo' and 'malt' and 'sweet' read it"),
     ({"mesh.data": 2}, "mesh.data=2: train.system='sweet' needs 1"),
     ({"team.models": ("scripted:answerer", "scripted:answerer")}, "the first agent, which must be a model of ours"),
 ])  # fmt: skip
