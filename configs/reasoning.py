@@ -1,7 +1,7 @@
 """Language models answer questions that can be checked, alone or after reading each other's answers.
 
 Command:   python -m experiments.train --config=configs/reasoning.py
-Result:    not measured yet
+Result:    of the riddles in docs/reasoning.md; of sums and words not measured yet
 Cost:      not measured yet; two CPU cores are enough
 Variants (after a colon, comma-separated):
   words          sums in words, in place of sums of numbers
