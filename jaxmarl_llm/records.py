@@ -42,9 +42,8 @@ def joint_actions(
     }
     judged = {i for joint in forest.joints for i in joint.turns}
     later = (turn for turn in forest.turns if turn.parent in judged and turn.id not in judged)
-    remarks = [
-        turn for turn in later if turn.agent == forest.turns[turn.parent].agent
-    ]  # a partner's are heard
+    # Those of a partner are in the records of the answers that have read them.
+    remarks = [turn for turn in later if turn.agent == forest.turns[turn.parent].agent]
     number = Counter(turn.parent for turn in remarks)
     for turn in remarks:
         if number[turn.parent] == 1:

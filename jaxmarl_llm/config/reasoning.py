@@ -74,7 +74,7 @@ def _repeats(config: ConfigDict) -> list[str]:
         return []
     return [
         f"the model 'scripted:repeater' of agent {repeats[0]!r}: it repeats the words of clues and trust, "
-        f"task.source is {config.task.source!r}"
+        f"or of lock3; task.source is {config.task.source!r}"
     ]
 
 

@@ -115,13 +115,8 @@ CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRIT
 FROM_PAIRS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == PAIRS)
 OFFLINE = tuple(name for name, row in SYSTEMS.items() if row.offline)
 ONLY_BASELINE = tuple(name for name, row in SYSTEMS.items() if row.only_baseline)
-DIRECT = (
-    "madpo",
-    "madpo_iter",
-    "dpo",
-    "malt",
-    "sweet",
-)  # agents learn from pairs themselves, without a reward model
+# Agents learn from pairs themselves, without a reward model.
+DIRECT = ("madpo", "madpo_iter", "dpo", "malt", "sweet")
 SFT = "sft"
 
 

@@ -87,8 +87,8 @@ FIELDS = (
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
-          "modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or modelco:mmlu_redux (of a package that "
-          "you install), or the path of a JSONL file."),
+          "guess, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or modelco:mmlu_redux (of a package "
+          "that you install), or the path of a JSONL file."),
     choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
     value("task.eval_source", "",
           "Validation problems, by which the best state is chosen during training; empty: as task.source."),

@@ -49,8 +49,9 @@ def draws(config, step: int) -> bool:
     """Whether the team answers problems in iteration ``step``, from 0."""
     if config.train.system == systems.SFT:
         return False
-    learns_from_earlier = {*systems.OFFLINE} & {*systems.DIRECT}
-    return config.train.system not in learns_from_earlier or step < config.preference.collect
+    name = config.train.system
+    learns_from_earlier = name in systems.OFFLINE and name in systems.DIRECT
+    return not learns_from_earlier or step < config.preference.collect
 
 
 def updates(config, steps: int) -> int:

@@ -79,10 +79,10 @@ def build(
         return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
+    if name == "sweet":
+        return sweet.build(config, team, trainables, task)
     if name in DIRECT:
         c, sampling = config.preference, training.sampling_params(config)
-        if name == "sweet":
-            return sweet.build(config, team, trainables, task)
 
         def scores(forest, reference: bool):
             return turn_scores.of_forest(forest, team, trainables(), sampling, reference=reference)

@@ -151,7 +151,7 @@ def _custom(config, executor: Executor | None, split: str) -> custom_task.Custom
 def _with_partner(config, task: custom_task.CustomTask) -> custom_task.CustomTask:
     """The task again, if it can be asked about. UserError names what it lacks."""
     kind, (actor, partner) = config.task.kind, config.team.agents
-    lacking = [name for name in ("privileged", "briefing", "ends") if not hasattr(task, name)]
+    lacking = [name for name in custom_task.DIALOGUE if not hasattr(task, name)]
     if lacking:
         raise UserError(
             f"train.protocol='dialogue': task.kind={kind!r} has no {lacking[0]}, see `DialogueTask` in docs/tasks.md"

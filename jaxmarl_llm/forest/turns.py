@@ -6,6 +6,7 @@ metrics, transcripts) is a function of the forest, so it can be tested with scri
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,12 @@ class Forest:
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""
         return np.array([joint.total for joint in self.joints], np.float32)
+
+    def with_logprobs(self, logprobs: Sequence[np.ndarray]) -> "Forest":
+        """The forest with other log-probabilities (L',) of every turn's tokens, by id: those of another policy."""
+        scored = zip(self.turns, logprobs, strict=True)
+        turns = tuple(dataclasses.replace(turn, logprobs=own) for turn, own in scored)
+        return dataclasses.replace(self, turns=turns)
 
     def without_extra(self) -> "Forest":
         """The forest without the joint answers that have an extra sample in them (`Turn.extra`)."""

@@ -12,7 +12,6 @@ luck does not count, as far as the subtree's mean averages it out.
 
 import dataclasses
 
-from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -21,11 +20,6 @@ from jaxmarl_llm.systems.types import Credit
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
     """Credit with the advantages of every turn against its siblings, the samples of the same parent."""
-    groups_R, _ = credit.keys_by(
-        "parent",
-        item=[turn.item for turn in forest.turns],
-        agent=[turn.agent for turn in forest.turns],
-        parent=[turn.parent for turn in forest.turns],
-    )
     loo_config = dataclasses.replace(config, baseline="leave_one_out")
-    return magrpo.compare(forest, magrpo.returns(forest, loo_config), groups_R, loo_config)
+    inputs = forest, magrpo.returns(forest, loo_config), magrpo.sibling_groups(forest)
+    return magrpo.compare(*inputs, loo_config)

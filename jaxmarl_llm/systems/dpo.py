@@ -31,6 +31,7 @@ from jaxmarl_llm.systems.preferences.pairs import Pair
 from jaxmarl_llm.systems.types import Credit
 
 Scores = Callable[[Forest, bool], list[np.ndarray]]
+Drawn = Sequence[Sequence[Pair]]  # pairs of an update, one list for each agent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +69,13 @@ class Dpo:
         if self.models.done < self.collect:
             return magrpo.no_update(forest)
         self.models.require()
-        drawn = draw(self.models, self.agents, self.batch)
-        made, reference = siblings.forest_of(drawn, self.batch), None
-        if self.reference:
-            ref_scores = self.scores(made, True)
-            reference = [sums(ref_scores, ids_P2) for ids_P2 in turn_ids(drawn)]
-        return prefer(drawn, made, self.scores(made, False), reference, beta=self.beta, nll=self.nll)
+        reference = self._reference if self.reference else None
+        inputs = self.models, self.agents, self.batch, self.scores, reference
+        return prefer_drawn(*inputs, beta=self.beta, nll=self.nll)
+
+    def _reference(self, drawn: Drawn, made: Forest) -> list[np.ndarray]:
+        ref_scores = self.scores(made, True)
+        return [sums(ref_scores, ids_P2) for ids_P2 in turn_ids(drawn)]
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Return the metrics of the loss and of the pool; there is no model to update."""
@@ -81,12 +83,36 @@ class Dpo:
         return {"preference/pairs": float(self.models.size)} | (credit.for_models or {})
 
 
+def prefer_drawn(
+    pool: Pool,
+    agents: Sequence[str],
+    number: int,
+    scores: Scores,
+    reference: Callable[[Drawn, Forest], list[np.ndarray]] | None,
+    *,
+    beta: float,
+    nll: float,
+) -> Credit:
+    """The credit of pairs that are drawn from a pool, ``number`` of each agent.
+
+    Args:
+      pool, agents, number: as of `draw`.
+      scores: as of `Dpo`.
+      reference: the drawn pairs and their forest -> `prefer`'s ``reference``; None: uniform.
+      beta, nll: see `prefer`.
+    """
+    drawn = draw(pool, agents, number)
+    made = siblings.forest_of(drawn, number)
+    ref = None if reference is None else reference(drawn, made)
+    return prefer(drawn, made, scores(made, False), ref, beta=beta, nll=nll)
+
+
 def draw(pool: Pool, agents: Sequence[str], number: int) -> list[list[Pair]]:
     """Draw ``number`` pairs of each agent from the pool, or all if there are fewer."""
     return [pool.draw(number, 1 + n, agent) for n, agent in enumerate(agents)]
 
 
-def turn_ids(drawn: Sequence[Sequence[Pair]]) -> list[np.ndarray]:
+def turn_ids(drawn: Drawn) -> list[np.ndarray]:
     """Ids of the turns of each agent in `siblings.forest_of`, int (P_i, 2), the winner's first."""
     ends = np.cumsum([0, *(2 * len(pairs) for pairs in drawn)])
     return [np.arange(ends[n], ends[n + 1]).reshape(-1, 2) for n in range(len(drawn))]
@@ -97,9 +123,7 @@ def sums(scores: Sequence[np.ndarray], ids_P2: np.ndarray) -> np.ndarray:
     return np.array([scores[i].sum() for i in ids_P2.flat], np.float32).reshape(ids_P2.shape)
 
 
-def prefer(
-    drawn: Sequence[Sequence[Pair]], made: Forest, scores, reference=None, *, beta: float, nll: float = 0.0
-) -> Credit:
+def prefer(drawn: Drawn, made: Forest, scores, reference=None, *, beta: float, nll: float = 0.0) -> Credit:
     """The credit of pairs of each agent.
 
     Args:
@@ -127,10 +151,7 @@ def prefer(
         metrics[f"{agent}/dpo_margin"] = float(margins_P.mean())
         gaps += [pair.rewards[0] - pair.rewards[1] for pair in pairs]
     metrics["preference/gap"] = float(np.mean(gaps))
-    scored = zip(made.turns, scores, strict=True)
-    made = dataclasses.replace(
-        made, turns=tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in scored)
-    )
+    made = made.with_logprobs(scores)
     return Credit(made, advantages_R, magrpo.returns(made), magrpo.groups(made), metrics)
 
 

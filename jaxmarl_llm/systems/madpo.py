@@ -93,9 +93,7 @@ class Madpo:
             metrics["madpo/accuracy"] = float((margins_P > 0)[differ_P].mean())
             metrics["madpo/margin"] = float(margins_P[differ_P].mean())
             metrics["preference/gap"] = float((rewards_P2[:, 0] - rewards_P2[:, 1])[differ_P].mean())
-        scored = zip(pairs.turns, scores, strict=True)
-        turns = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in scored)
-        pairs = dataclasses.replace(pairs, turns=turns)
+        pairs = pairs.with_logprobs(scores)
         return Credit(pairs, advantages_R, magrpo.returns(pairs), magrpo.groups(pairs), metrics)
 
 

@@ -135,6 +135,17 @@ def groups(forest: Forest) -> np.ndarray:
     return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
 
 
+def sibling_groups(forest: Forest) -> np.ndarray:
+    """Group key of every turn, int32 (turns,): an agent's turns after the same turn compete."""
+    groups_R, _ = credit.keys_by(
+        "parent",
+        item=[turn.item for turn in forest.turns],
+        agent=[turn.agent for turn in forest.turns],
+        parent=[turn.parent for turn in forest.turns],
+    )
+    return groups_R
+
+
 def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Group-relative advantage of every turn, float32 (turns,), in turn order (ids count from 0)."""
     return assign(forest, config).advantages

@@ -22,7 +22,6 @@ import numpy as np
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import demonstrations, dpo, magrpo
 from jaxmarl_llm.systems.demonstrations import Encoded
-from jaxmarl_llm.systems.preferences import siblings
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.sft import DemonstrationCredit, DemonstrationOrder
 from jaxmarl_llm.systems.types import Credit
@@ -76,21 +75,16 @@ class Malt:
         made = demonstrations.forest_of(order.next(), order.prompts)
         scores = self.scores(made, False)
         advantages_R, metrics = imitation(made, scores)
-        scored = zip(made.turns, scores, strict=True)
-        turns = tuple(dataclasses.replace(turn, logprobs=logprobs) for turn, logprobs in scored)
-        returns_R = np.full(len(turns), np.nan, np.float32)
-        groups_R = np.arange(len(turns), dtype=np.int32)
-        made = dataclasses.replace(made, turns=turns)
-        return DemonstrationCredit(made, advantages_R, returns_R, groups_R, metrics)
+        returns_R = np.full(len(made.turns), np.nan, np.float32)
+        groups_R = np.arange(len(made.turns), dtype=np.int32)
+        return DemonstrationCredit(made.with_logprobs(scores), advantages_R, returns_R, groups_R, metrics)
 
     def _prefer(self) -> Credit:
         models = self.models
         if not models.reference.known:  # the first update: the parameters are those after the imitation
             models.reference.set(lambda made: self.scores(made, False), self.batch)
-        drawn = dpo.draw(models.pool, models.preferring, self.batch)
-        made = siblings.forest_of(drawn, self.batch)
-        reference = [models.reference.of(pairs) for pairs in drawn]
-        return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta, nll=self.nll)
+        inputs = models.pool, models.preferring, self.batch, self.scores, models.reference.of
+        return dpo.prefer_drawn(*inputs, beta=self.beta, nll=self.nll)
 
 
 def changes(forest: Forest) -> dict[str, float]:

@@ -14,7 +14,6 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, marginals
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -29,12 +28,6 @@ def assign(forest: Forest, config: CreditConfig) -> Credit:
 
 def groups(forest: Forest) -> np.ndarray:
     """Group key of every turn, int32 (turns,): of the leader's by the answers that it has read; of peers -1."""
-    agent_of = [turn.agent for turn in forest.turns]
-    groups_R, _ = credit.keys_by(
-        "parent",
-        item=[turn.item for turn in forest.turns],
-        agent=agent_of,
-        parent=[turn.parent for turn in forest.turns],
-    )
     leader = marginals.agents(forest)[-1]
-    return np.where([agent == leader for agent in agent_of], groups_R, -1).astype(np.int32)
+    learns_R = np.array([turn.agent == leader for turn in forest.turns])
+    return np.where(learns_R, magrpo.sibling_groups(forest), -1).astype(np.int32)

@@ -22,9 +22,8 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import dpo, magrpo
-from jaxmarl_llm.systems.critics import log_ratio
 from jaxmarl_llm.systems.critics.log_ratio import LogRatio
-from jaxmarl_llm.systems.preferences import Pool, siblings
+from jaxmarl_llm.systems.preferences import Pool
 from jaxmarl_llm.systems.preferences.dialogues import Dialogues
 from jaxmarl_llm.systems.preferences.pairs import Pair, select
 from jaxmarl_llm.systems.preferences.reference import Reference
@@ -84,29 +83,16 @@ class Learned:
     def fit(self, iteration: int) -> dict[str, float]:
         """The critic's updates of an iteration of its stage; mean loss, accuracy and norm of the gradient."""
         self.dialogues.require()
-        sizes, made = self._sizes(), []
+        sizes, made = self.dialogues.sizes(), []
         for times in range(iteration * self._updates, (iteration + 1) * self._updates):
             made.append(self.critic.learn(self.dialogues.draw(self._batch, times), sizes))
         rows = jax.device_get(made)
         return {f"sweet/critic_{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
-    def _sizes(self) -> log_ratio.Sizes:
-        records = self.dialogues.records
-        turns = max((len(texts) for record in records for _, texts in record.dialogues), default=1)
-        every = [
-            [r.text(v, a)] for r in records for v in range(len(r.visits)) for a in range(len(r.visits[v]))
-        ]
-        return log_ratio.sizes_of(every)._replace(turns=turns)
-
     def _ranked(self, forest: None, random: np.random.Generator, **options) -> list[Pair]:
         """Pairs of texts under one prompt, ranked by the critic; their rewards are its scores."""
-        places = [
-            (record, v, a)
-            for record in self.dialogues.records
-            for v in range(len(record.visits))
-            for a in range(len(record.visits[v]))
-        ]
-        scores = self.critic.scores([r.text(v, a) for r, v, a in places], self._sizes()).tolist()
+        places = [(record, *place) for record in self.dialogues.records for place in record.places()]
+        scores = self.critic.scores([r.text(v, a) for r, v, a in places], self.dialogues.sizes()).tolist()
         visits: dict[tuple[int, int], list[int]] = {}
         for k, (record, v, _) in enumerate(places):
             visits.setdefault((id(record), v), []).append(k)
@@ -193,7 +179,5 @@ class Sweet:
             models.pool.add(None)
             models.pool.require()
             models.reference.set(lambda made: self.scores(made, False), self.batch)
-        drawn = dpo.draw(models.pool, (self.agent,), self.batch)
-        made = siblings.forest_of(drawn, self.batch)
-        reference = [models.reference.of(pairs) for pairs in drawn]
-        return dpo.prefer(drawn, made, self.scores(made, False), reference, beta=self.beta, nll=self.nll)
+        inputs = models.pool, (self.agent,), self.batch, self.scores, models.reference.of
+        return dpo.prefer_drawn(*inputs, beta=self.beta, nll=self.nll)

@@ -74,9 +74,9 @@ def run(protocol, template: str = TEMPLATE, tokens: int = 6, items=(0, 1), **opt
         """The protocol; keeps what it asks for."""
 
         def step(self, state):
-            asked = protocol.step(state)
-            requests.extend(asked)
-            return asked
+            new = protocol.step(state)
+            requests.extend(new)
+            return new
 
         observe = protocol.observe
 

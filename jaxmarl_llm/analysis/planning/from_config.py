@@ -9,13 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm import sharding
-from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, search, topology
+from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, sampler_calls, search, topology
 from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
-from jaxmarl_llm.config import agent_settings, programs, remote, workload
-from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config import agent_settings, remote, workload
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import mesh_checks, systems, training
-from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import Sizes, bucket, padded_size
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss
@@ -50,7 +48,8 @@ def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> lis
     held = sum(map(memory.state_bytes, stack_jobs))
 
     def calls(job: Job, items: int) -> tuple[Call, ...]:
-        return _calls(config, job.stack.agents, [items] + [items * samples] * (turns - 1), samples, 1)
+        nodes = [items] + [items * samples] * (turns - 1)
+        return sampler_calls.of_turns(config, job.stack.agents, nodes, samples, 1)
 
     def items(job: Job) -> int:
         of_item, of_training = (
@@ -118,16 +117,9 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         targets=tuple(c.targets),
         keep_reference=loss.reads_reference,
         width=Sizes({}, (), tuple(config.sampling.widths)).unplanned(config.sampling.max_prompt_tokens),
-        calls=_calls(
-            config,
-            agents,
-            workload.nodes(config),
-            samples,
-            config.train.later_samples,
-            workload.candidates(config),
-        ),
+        calls=sampler_calls.of_training(config, agents, samples),
         eval_calls=(),
-        batches=_batches(config, agents),
+        batches=sampler_calls.of_update(config, agents),
         updates=config.train.minibatches,
         loss=loss,
         optimizer=training.build_optimizer(config),
@@ -145,8 +137,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
         return None
     c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
     length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
-    t, nodes = config.train, workload.nodes(config)
-    names, calls = agents, _calls(config, agents, nodes, t.group, t.later_samples)
+    names, calls = agents, sampler_calls.of_training(config, agents, config.train.group)
     calls_by_agent = [[call for call in calls if agent in call.agents] for agent in agents]
     number = max(
         sum(call.prompts * (call.samples if replies else 1) for call in agent_calls)
@@ -154,77 +145,12 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     )
     if joint:
         names = (TEAM,)
-        number = workload.joint_answers(config) if replies else sum(nodes)
+        number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
         # A joint answer has one completion of each call of a turn.
         length *= sum(map(len, calls_by_agent)) // config.train.turns
     rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
     texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
     return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
-
-
-def _calls(
-    config, agents, nodes: Sequence[int], group: int, later: int = 0, candidates: int = 1
-) -> tuple[Call, ...]:
-    """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
-
-    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
-
-    ValueError for a protocol of the user's own.
-    """
-    if is_dotted(config.train.protocol):
-        raise UserError(
-            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
-            "before it speaks; plan with the built-in one that is most like it"
-        )
-    if config.train.protocol == "tree":
-        numbered = enumerate(config.team.agents)
-        return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in numbered if a in agents)
-    if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
-        rest = config.train.turns + workload.remarks_of_chain(config) - 1
-        return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
-    if config.train.protocol == "dialogue":
-        actor, partner = (_among((agent,), agents) for agent in config.team.agents)
-        calls = [Call(actor, nodes[0], group * candidates)]
-        for n in nodes[1:]:
-            calls += [Call(partner, n, 1), Call(actor, n, candidates)]
-        return tuple(call for call in calls if call.agents)
-    samples = [group] + [later or group] * (len(nodes) - 1)
-    if config.train.protocol in STEPS:
-        first, *rest = [_among(step, agents) for step in STEPS[config.train.protocol](config.team.agents)]
-        calls = []
-        for n, g in zip(nodes, samples, strict=True):
-            calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
-        return tuple(call for call in calls if call.agents)
-    if config.train.protocol == "discussion":
-        rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
-        return tuple(call for pair in rounds for call in pair)
-    return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
-
-
-def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
-    """The agents of a step that are of one stack."""
-    return tuple(agent for agent in step if agent in agents)
-
-
-def _batches(config, agents) -> tuple[Call, ...]:
-    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
-    learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
-    c = config.train
-    calls = _calls(
-        config, agents, workload.nodes(config), c.group, c.later_samples, workload.candidates(config)
-    )
-    for turn, call in enumerate(calls):
-        learners = tuple(agent for agent in call.agents if agent_settings.trainable(config, agent))
-        if not learners:
-            continue
-        # The agents of a pipeline answer one after the other in the same turn.
-        number = turn * c.turns // len(calls) if c.protocol in STEPS else turn
-        key = (number, call.prompts, call.samples)
-        learners_by_size[key] = learners_by_size.get(key, ()) + learners
-    parts = config.train.minibatches
-    return tuple(
-        Call(names, prompts // parts, samples) for (_, prompts, samples), names in learners_by_size.items()
-    )
 
 
 SETTINGS = {

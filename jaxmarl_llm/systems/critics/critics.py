@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import adapters, losses, update
-from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.systems.critics import value_model
+from jaxmarl_llm.systems.critics.saved import SavedStates
 from jaxmarl_llm.team import Member, Stack, Team
 from jaxmarl_llm.utils.errors import UserError
 
@@ -82,7 +82,7 @@ def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Arra
     return value_model.with_head(body, stack.policy.config.d_model, jax.random.fold_in(key, critics))
 
 
-class ValueModels:
+class ValueModels(SavedStates):
     """Models that give texts a value and are saved; ``states`` are by position in ``team.members``.
 
     Args:
@@ -111,22 +111,6 @@ class ValueModels:
             for numbers_B, values_BK in zip(numbers, values_NBK, strict=True):
                 values |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
         return values
-
-    def kept_in(self, folder, keep: int) -> Checkpointer:
-        """Set the folder where `save` and `restore` keep the states of the last ``keep`` steps, until it is
-        closed.
-        """
-        self._checkpoints = Checkpointer(folder, keep)
-        return self._checkpoints
-
-    def save(self, step: int) -> None:
-        """Write the states after ``step`` iterations; returns when they are written."""
-        self._checkpoints.save(step, self.states, self.team, {})
-        self._checkpoints.wait()
-
-    def restore(self, step: int) -> None:
-        """Restore the states that were saved after ``step`` iterations."""
-        self.states, _ = self._checkpoints.restore(step, self.team, self.states)
 
     def _parameters(self, i: int) -> dict:
         """Body and head of a stack's models."""

@@ -22,10 +22,10 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_llm import adapters, losses, update
-from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.policy.prefill import prefill
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import bucket, pad_prompts
+from jaxmarl_llm.systems.critics.saved import SavedStates
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.update.agent_loss import completion_scores
 from jaxmarl_llm.update.optimizer import TrainState, descend
@@ -188,7 +188,7 @@ def train_step(
     return new, {name: x_N[0] for name, x_N in metrics.items()} | {"accuracy": right / divisor}
 
 
-class LogRatio:
+class LogRatio(SavedStates):
     """A critic that is fitted and saved; ``states`` has its parameters and optimizer, at 0.
 
     Args:
@@ -226,17 +226,3 @@ class LogRatio:
             inputs = self._member.stack, self._member.base, self.states[0].trainable, self._initial, turns
             values.append(np.asarray(_scores(*inputs, beta=self._beta)).ravel()[: len(some)])
         return np.concatenate([np.zeros(0, np.float32), *values])
-
-    def kept_in(self, folder, keep: int) -> Checkpointer:
-        """Set the folder where `save` and `restore` keep the last ``keep`` states, until it is closed."""
-        self._checkpoints = Checkpointer(folder, keep)
-        return self._checkpoints
-
-    def save(self, step: int) -> None:
-        """Write the state after ``step`` iterations; returns when it is written."""
-        self._checkpoints.save(step, self.states, self.team, {})
-        self._checkpoints.wait()
-
-    def restore(self, step: int) -> None:
-        """Restore the state that was saved after ``step`` iterations."""
-        self.states, _ = self._checkpoints.restore(step, self.team, self.states)

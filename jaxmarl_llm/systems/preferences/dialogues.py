@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
-from jaxmarl_llm.systems.critics.log_ratio import Text
+from jaxmarl_llm.systems.critics.log_ratio import Sizes, Text, sizes_of
 from jaxmarl_llm.utils import distributed, files
 from jaxmarl_llm.utils.errors import UserError
 
@@ -38,6 +38,10 @@ class Record:
         """A text as the critic reads it."""
         turn = self.visits[visit][number]
         return np.concatenate([self.hidden, turn.prompt]), turn.completion
+
+    def places(self) -> list[tuple[int, int]]:
+        """All texts as (visit, number in it)."""
+        return [(v, a) for v, answers in enumerate(self.visits) for a in range(len(answers))]
 
     def sequence(self, d: int) -> list[Text]:
         """The texts of a dialogue."""
@@ -93,9 +97,9 @@ class Dialogues:
     def __init__(self, agent: str, hidden: Callable[[Any], np.ndarray], seed: Sequence[int]):
         self._agent, self._hidden, self._seed = agent, hidden, tuple(seed)
         self._by_iteration: dict[int, list[Record]] = {}
-        self._better: tuple[list[tuple[Record, int]], np.ndarray] | None = (
-            None  # of `_pairs`, once they are known
-        )
+        # Of `_pairs` and `sizes`, once they are known.
+        self._better: tuple[list[tuple[Record, int]], np.ndarray] | None = None
+        self._sizes: Sizes | None = None
         self._folder: pathlib.Path | None = None
 
     @property
@@ -109,7 +113,7 @@ class Dialogues:
 
     def keep(self, records: Sequence[Record], iteration: int) -> None:
         """`add`, of records."""
-        self._by_iteration[iteration], self._better = list(records), None
+        self._by_iteration[iteration], self._better, self._sizes = list(records), None, None
         if self._folder and distributed.is_main():
             path = self._folder / f"{iteration:06d}.jsonl"
             files.atomic_write_text(path, "".join(map(_line, records)))
@@ -134,6 +138,14 @@ class Dialogues:
                 "critic has nothing to learn from: raise preference.collect or train.group, or take easier problems"
             )
 
+    def sizes(self) -> Sizes:
+        """What all dialogues and all single texts fit into, as a critic reads them."""
+        if self._sizes is None:
+            turns = max((len(texts) for r in self.records for _, texts in r.dialogues), default=1)
+            every = [[record.text(*place)] for record in self.records for place in record.places()]
+            self._sizes = sizes_of(every)._replace(turns=turns)
+        return self._sizes
+
     def _pairs(self) -> tuple[list[tuple[Record, int]], np.ndarray]:
         """All dialogues as (record, number in it), and the pairs of one that ended better than another, int (K, 2)."""
         if self._better is not None:
@@ -157,7 +169,7 @@ class Dialogues:
 
     def restore(self, step: int) -> None:
         """Restore the records of the first ``step`` iterations. ValueError names a file that is damaged."""
-        self._better = None
+        self._better = self._sizes = None
         self._by_iteration = {
             int(path.stem): files.read_json_lines(path, _record_of)
             for path in sorted(self._folder.glob("*.jsonl"))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems import dpo
 from jaxmarl_llm.systems.preferences import siblings
-from jaxmarl_llm.systems.preferences.pairs import Pair, Pool
+from jaxmarl_llm.systems.preferences.pairs import Pool
 from jaxmarl_llm.utils import distributed, files
 
 
@@ -47,10 +47,10 @@ class Reference:
             text = json.dumps({"begins_at": self._pool.done, "logprobs": self._logprobs.tolist()})
             files.atomic_write_text(self._folder / "reference.json", text)
 
-    def of(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P, 2)."""
+    def of(self, drawn: dpo.Drawn, made: Forest) -> list[np.ndarray]:
+        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P_i, 2) for each agent."""
         place = self._places()
-        return self._logprobs[[place[id(pair)] for pair in pairs]].reshape(-1, 2)
+        return [self._logprobs[[place[id(pair)] for pair in pairs]].reshape(-1, 2) for pairs in drawn]
 
     def _places(self) -> dict[int, int]:
         """The number of every pair of the pool, by identity: two pairs may be equal."""

@@ -33,17 +33,17 @@ def own_parents(forest):
 
 @pytest.mark.parametrize("name", [n if n == "tree" else pytest.param(n, marks=pytest.mark.slow) for n in PROTOCOLS])
 def test_later_prompts_hold_what_was_read_and_drawn(name):
-    forest, asked = letter_team.run(PROTOCOLS[name])
+    forest, every_request = letter_team.run(PROTOCOLS[name])
     tokens = letter_team.letters()
     (end,) = tokens.eos_ids
     pairs, differ = own_parents(forest), 0
     assert len(pairs) >= 8 and any(not before.finished for before, _ in pairs)
     for before, turn in pairs:
         drawn = [i for i in before.completion.tolist() if i != end]
-        question = asked[turn.request].messages[-1]["content"]
+        question = every_request[turn.request].messages[-1]["content"]
         behind = [end, *tokens.encode(f"[user]{question}"), end, *tokens.encode("[assistant]")]
         assert turn.prompt.tolist() == [*before.prompt.tolist(), *drawn, *behind]
-        anew = tokens.encode_chat(asked[turn.request].messages)
+        anew = tokens.encode_chat(every_request[turn.request].messages)
         assert tokens.show(turn.prompt) == tokens.show(anew)
         differ += turn.prompt.tolist() != anew
     assert differ > 1  # or the test would say nothing
@@ -65,19 +65,19 @@ def test_the_sampler_reads_each_earlier_prompt_once(monkeypatch):
 
 
 def test_first_prompts_are_what_they_were():
-    forest, asked = letter_team.run(TREE)
+    forest, every_request = letter_team.run(TREE)
     for turn in forest.turns:
         if turn.turn == 0:
-            assert turn.prompt.tolist() == letter_team.letters().encode_chat(asked[turn.request].messages)
+            assert turn.prompt.tolist() == letter_team.letters().encode_chat(every_request[turn.request].messages)
 
 
 @pytest.mark.slow
-def test_a_template_that_changes_what_was_said_is_applied_anew():
+def test_a_template_that_changes_earlier_answers_is_applied_anew():
     template = letter_team.TEMPLATE.replace("{{ m.content", "{{ 'this: ' if m.role == 'assistant' }}{{ m.content")
-    forest, asked = letter_team.run(TREE, template)
+    forest, every_request = letter_team.run(TREE, template)
     assert len(own_parents(forest)) == 16
     for _, turn in own_parents(forest):
-        assert turn.prompt.tolist() == letter_team.letters(template).encode_chat(asked[turn.request].messages)
+        assert turn.prompt.tolist() == letter_team.letters(template).encode_chat(every_request[turn.request].messages)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_long_prompts_lose_tokens_on_the_left_as_before():
         assert turn.prompt.tolist() == whole[-40:] and turn.cut == len(whole) - 40
 
 
-def said(cut=0):
+def answered(cut=0):
     """A request and the answer to it, as `tiny.Tokenizer` has them."""
     request = SpeakRequest("a", 0, ({"role": "user", "content": "xyz"},), 1)
     ids = np.array([1, 2, 3]), np.array([4, 5]), np.zeros(2, np.float32)
@@ -117,7 +117,7 @@ def said(cut=0):
 
 
 def test_what_a_cut_prompt_lacks_counts(caplog):
-    before = said(cut=7)
+    before = answered(cut=7)
     chat = (*before[0].messages, {"role": "assistant", "content": "4 5"}, {"role": "user", "content": "ab"})
     later = SpeakRequest("a", 0, chat, 1, parent=0)
     whole = [1, 2, 3, 4, 5, *tiny.Tokenizer().encode_chat([{"content": "ab"}])]
@@ -130,7 +130,7 @@ def test_what_a_cut_prompt_lacks_counts(caplog):
 
 
 def test_which_answer_a_request_continues():
-    request, turn = said()
+    request, turn = answered()
     state = Episode(("x",), requests=[request], turns=[turn])
     reply, question = {"role": "assistant", "content": "4 5"}, {"role": "user", "content": "ab"}
 

@@ -17,20 +17,20 @@ TOTALS = [[1, 0, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, float("nan"), 0, 0]]
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A run of which only what decides about problems is there; `asked` counts evaluations."""
+    """A run of which only what decides about problems is there; `evaluations` counts them."""
     config = base_config()
     config.task.kind, config.task.drop_easier_than = "reasoning", 0.75
     items = tuple(SimpleNamespace(task_id=f"p{n}", grade=0) for n in range(4))
     made = object.__new__(Run)
     made.__dict__.update(
-        config=config, output_folder=tmp_path, tell=lambda line: None, task=SimpleNamespace(items=items), asked=0,
+        config=config, output_folder=tmp_path, tell=lambda line: None, task=SimpleNamespace(items=items), evaluations=0,
         team=SimpleNamespace(members=()), prompt_sizes=None, items_per_batch=4, engine=None,
         timer=lambda name: contextlib.nullcontext(),
         seat=SimpleNamespace(display=lambda *a, **b: contextlib.nullcontext()),
     )  # fmt: skip
 
     def evaluate(config, team, trainables, task, ids, samples, key, **options):
-        made.asked += 1
+        made.evaluations += 1
         assert list(ids) == [0, 1, 2, 3] and samples == config.eval.samples
         rows = tuple(tuple(SimpleNamespace(total=float(total)) for total in row) for row in TOTALS)
         return SimpleNamespace(sampled=SimpleNamespace(actions_BG=rows))
@@ -47,12 +47,12 @@ def test_problems_that_are_solved_more_often_are_left_out(run):
 
 
 def test_a_run_that_goes_on_has_the_same_problems(run):
-    assert kept_problems.of_run(run) == kept_problems.of_run(run) and run.asked == 1
+    assert kept_problems.of_run(run) == kept_problems.of_run(run) and run.evaluations == 1
 
 
 def test_without_the_field_nothing_is_measured(run):
     run.config.task.drop_easier_than = 1.0
-    assert kept_problems.of_run(run) == [0, 1, 2, 3] and run.asked == 0
+    assert kept_problems.of_run(run) == [0, 1, 2, 3] and run.evaluations == 0
     assert not list(run.output_folder.iterdir())
 
 
