@@ -86,7 +86,7 @@ def test_learning_run_has_kl_and_a_signal(learning_run):
     assert all(abs(row[f"{agent}/ratio0"] - 1) < 1e-4 for row in rows for agent in AGENTS)
 
 
-def test_summary(smoke_run, learning_run):
+def test_summary(smoke_run):
     summary = json.loads((smoke_run.folder / "summary.json").read_text())
     assert set(summary) == {"before", "after", "best", "executor", "seconds", "seed", "format"}
     assert summary["seed"] == 0 and summary["seconds"] > 0
@@ -99,6 +99,10 @@ def test_summary(smoke_run, learning_run):
         assert meta["executor"] == summary["executor"]
     for name in ("before", "after", "best"):  # all of them on the test
         assert {"return", "return_greedy", *PARTS} <= set(summary[name])
+
+
+@pytest.mark.slow
+def test_summary_of_the_state_before_after_and_best(learning_run):
     summary = smoke_runs.summary(learning_run.folder)
     assert (summary["before"]["step"], summary["after"]["step"]) == (0, 14)
     assert 0 < summary["before"]["return"] < 100
@@ -133,6 +137,7 @@ def test_what_is_printed(smoke_run):
     assert [line.split()[0] for line in table[2:9]] == ["return", *PARTS, "return_greedy", "pass@1"]
 
 
+@pytest.mark.slow
 def test_second_call_on_a_finished_run_only_shows_it(learning_run):
     before = smoke_runs.files(learning_run.folder)
     again = smoke_runs.train_command(learning_run.folder, learning_run.fields)
@@ -144,6 +149,7 @@ def test_second_call_on_a_finished_run_only_shows_it(learning_run):
     assert smoke_runs.files(learning_run.folder) == before
 
 
+@pytest.mark.slow
 def test_evaluate_command_agrees_with_the_run(learning_run, tmp_path):
     out = tmp_path / "evaluation.json"
     done = smoke_runs.run(

@@ -111,6 +111,7 @@ def test_every_agent_is_taken_from_the_shards(cut):
         assert part["count"] == n and part["count"].shape == () and part["w"].dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 8])
 def test_the_host_holds_what_is_saved_once(tmp_path, devices):
     """Of states of which the devices share the arrays, too; counted by the allocations of NumPy."""
@@ -180,6 +181,7 @@ def test_two_stacks_and_a_frozen_one(tmp_path):
     assert meta["agents"]["judge"]["mode"] == "frozen"
 
 
+@pytest.mark.slow
 def test_keeps_the_last_and_the_best(tmp_path):
     ours = make_team()
     states = {step: trained(ours, step) for step in (1, 2, 3)}

@@ -29,6 +29,7 @@ def round_trip(mode, write=agent_export.write, agent="main", family="qwen2"):
     return exports.round_trip(member, member.trainable, agent, TOKENS, write)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, family, forms", [
     ("adapters", "qwen2", ("merged", "adapter")), ("full", "llama3", ("merged",)),
 ])  # fmt: skip

@@ -173,6 +173,7 @@ def distribution(stated, forest=None, loss=None):
     return choices.distribution(TEAM, TRAINABLES, forest or spoken(), stated, loss or stated)
 
 
+@pytest.mark.slow
 def test_the_stated_distribution_fits():
     assert distribution(PLAIN).status == "ok"
     result = distribution(STATED, spoken(STATED, 2))
@@ -202,6 +203,7 @@ def test_settings_of_config_and_loss_must_be_equal():
     assert result.status == "fail" and "top_k is 0 and 40" in result.sentence
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_the_agent_itself():
     """Of an agent whose adapters are merged into the base, read without a prompt's cache or packing."""
     turn = next(turn for turn in spoken().turns if turn.agent == "main" and len(turn.completion) > 3)

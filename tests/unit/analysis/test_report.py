@@ -146,6 +146,7 @@ def pages(tmp_path_factory):
     return written
 
 
+@pytest.mark.slow
 def test_hostile_texts_change_nothing_about_the_pages_elements(pages):
     mild, hostile = (Elements(pages[name][0].read_text()).found for name in ("mild", "hostile"))
     assert [tag for tag, _ in hostile] == [tag for tag, _ in mild]

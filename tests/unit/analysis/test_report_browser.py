@@ -59,6 +59,7 @@ def rewards(tab: Tab) -> list[str]:
     return tab.run(f"{CARDS}.map(card => card.querySelector('.judged strong').textContent)")
 
 
+@pytest.mark.slow
 def test_nothing_fails_and_nothing_is_fetched(browser, pages):
     for url in pages.values():
         tab = Tab(browser, url)

@@ -41,6 +41,7 @@ def test_attention_is_compared_with_an_independent_one():
     assert all(row["values, s"] > 0 and row["with gradients, TFLOP/s"] > 0 for row in measured[::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.001, float("nan")])
 def test_a_kernel_that_is_wrong_shows(monkeypatch, factor):
     real = plain.forward

@@ -60,6 +60,7 @@ def test_what_no_longer_exists_is_named(first):
     assert "held-out problems are divided into validation and test" in sentences[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [coding.get_config("smoke"), game.get_config(), writing.get_config("smoke"),
                                     lessonl.get_config("smoke")])  # fmt: skip
 def test_every_field_may_be_lacking(config):

@@ -107,6 +107,7 @@ def test_gradients_where_a_group_is_equal(name):
     check_grads(jax.jit(function), (values,), order=1, rtol=1e-2, atol=1e-2, eps=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", credit.Decomposition._fields)
 def test_gradients_of_a_decomposition_of_equal_rewards(part):
     check_grads(

@@ -125,6 +125,7 @@ def test_shares_are_of_all_items_together():
     np.testing.assert_allclose([*main_N, interaction], [25 / 31, 4 / 31, 2 / 31], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_item_that_lacks_a_reward_counts_as_removed():
     lacking = np.concatenate([CUBE[:1], CUBE[1:], CUBE[:1]])
     lacking[2, 0, 1, 2] = np.nan

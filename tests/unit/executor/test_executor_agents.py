@@ -183,6 +183,7 @@ def test_the_partners_failure_is_the_programs(executor, verdict, aux):
     assert report.passed == 0
 
 
+@pytest.mark.slow
 def test_one_budget_for_all_processes(executor):
     # Each half alone stays below the limit of one second.
     burn = "    import time\n    end = time.process_time() + 0.6\n    while time.process_time() < end: pass\n"

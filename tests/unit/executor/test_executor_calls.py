@@ -172,6 +172,7 @@ def test_work_within_calls_counts(short):
     assert report.verdict == "timeout-cpu"
 
 
+@pytest.mark.slow
 def test_calls_without_end_come_to_an_end(short):
     main = "def f(n):\n    while True: aux(n)\n"
     report = run(short, "def aux(x):\n    return x\n", main, equal((1, 1)))

@@ -145,6 +145,7 @@ pair<string, Items> f(bool a, char b, int c, long long d, size_t e, float g, con
 """
 
 
+@pytest.mark.slow
 def test_values_of_every_type_pass_in_both_directions(compiler, tmp_path):
     with Loaded(tmp_path, compiler.build(ECHO_SOURCE, ECHO), ECHO) as call:
         assert call.loaded == "loaded"

@@ -61,6 +61,7 @@ def outcome(compiler, text):
         return str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack",
     [
@@ -109,6 +110,7 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_end_with_an_error_and_leave_nothing(compilers, leftovers, name):
     small = cpp_compiler.CompileLimits(cpu_seconds=2, memory_mb=512, file_mb=4)

@@ -174,6 +174,7 @@ FORGED = [
 ]
 
 
+@pytest.mark.slow
 def test_forged_replies_do_not_pass(executor):
     for report in executor.run([program(source) for source in FORGED]):
         assert report.verdict in ("fail", "protocol", "error", "unsupported"), report
@@ -248,6 +249,7 @@ def test_measured_speed(executor):
     assert executor.measure(slow, wrong, TimingPlan(min_pairs=7, max_pairs=7)).reason == "wrong-answer"
 
 
+@pytest.mark.slow
 def test_a_source_is_compiled_once(executor, monkeypatch):
     runs = []
     run = cpp_compiler.Compiler._run

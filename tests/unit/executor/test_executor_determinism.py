@@ -30,6 +30,7 @@ def alone(expression):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [

@@ -215,6 +215,7 @@ def test_the_right_answers_pass():
         assert with_peer(answers, lambda fd, tests=tests: judge(tests, fd))["status"] == "pass", tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_candidate_without_the_answer_never_passes(seed):
     rng = random.Random(seed + 40)

@@ -219,6 +219,7 @@ PROGRAM = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call, reason", DENIED)
 def test_a_machine_without_a_layer_is_refused_for_real(can_deny, call, reason):
     done = denied(call, "-m", "jaxmarl_llm.executor", text=PROGRAM)

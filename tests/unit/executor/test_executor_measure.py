@@ -73,6 +73,7 @@ def test_the_tests_may_judge_answers_themselves(executor):
     assert executor.measure(baseline, far, PLAN).reason == "wrong-answer"
 
 
+@pytest.mark.slow
 def test_timed_runs_are_not_remembered(executor):
     before = executor.metrics()
     first, second = (executor.measure(SLOW, program(WORK.format(300_000)), PLAN) for _ in range(2))

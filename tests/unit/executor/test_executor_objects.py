@@ -91,6 +91,7 @@ def test_an_object_does_not_judge_itself(executor, line):
     assert (report.verdict, report.passed) == ("unsupported", 0), report
 
 
+@pytest.mark.slow
 def test_generators_are_pulled(executor):
     source = "def f(n):\n    for i in range(n):\n        yield [i]\n"
     report = run(

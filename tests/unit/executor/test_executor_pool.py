@@ -40,6 +40,7 @@ def test_order_and_rewards_do_not_depend_on_the_number_of_workers():
     assert [report.cached for report in vectors[0]] == [False] * len(programs)
 
 
+@pytest.mark.slow
 def test_equal_programs_run_once_and_timeouts_are_not_kept():
     loop, good = (Program({"main": text}, "f", TESTS) for text in ("def f(x):\n    while True: pass\n", GOOD))
     with Executor(workers=1, limits=LIMITS) as executor:
@@ -87,6 +88,7 @@ def test_imports_without_jax():
     assert out.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_a_level_out_of_reach_is_refused(monkeypatch):
     monkeypatch.setattr(levels, "available_level", lambda: (1, "the kernel has no Landlock"))
     with pytest.raises(RuntimeError, match="min_level is 2.*available here is 1.*Landlock.*min_level=1"):

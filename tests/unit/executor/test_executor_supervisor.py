@@ -112,6 +112,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how, level, context, thread",
     [
@@ -153,6 +154,7 @@ def ended(process: psutil.Process) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_close_ends_what_runs():
     others = set(psutil.Process().children())
     executor = Executor(workers=1, limits=LIMITS)

@@ -68,6 +68,7 @@ def finds_nothing(executor, baseline, candidate):
     return actual
 
 
+@pytest.mark.slow
 def test_a_short_cut_would_be_seen(executor):
     """The other side of what follows: a tenth of the work, where the tests accept what comes of it, pays."""
     tests = f"""{TESTS}{WORK}
@@ -429,6 +430,7 @@ long long f(long long x, long long m, int n) {
 """
 
 
+@pytest.mark.slow
 def test_cpp_finds_nothing(executor, compiler):
     finds_nothing(executor, cpp(CPP_REFERENCE), cpp(CPP_WORK + CPP_ATTACK))
 

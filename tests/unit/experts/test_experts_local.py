@@ -28,6 +28,7 @@ def greedy(text: str) -> Reply:
     return Reply(" ".join(map(str, tokens)), len(prompt), len(tokens), finished=ended)
 
 
+@pytest.mark.slow
 def test_greedy_answers_are_the_likeliest_tokens():
     texts = ["x", "hello", "a longer question", "zz", "why"]
     expert = build()
@@ -42,6 +43,7 @@ def test_greedy_answers_are_the_likeliest_tokens():
     )
 
 
+@pytest.mark.slow
 def test_batches_longer_than_the_limit_and_mixed_settings_keep_the_order():
     from jaxmarl_llm.experts.local import Local
 

@@ -95,6 +95,7 @@ def another_helper(place):
     (place / "scale_of_mine.py").write_text("SCALE = 22\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change, message", [
     (other_rows, r"training problems \(task.source='.*mine.jsonl', split 'all'\): saved 4 problems, .*, now 4"),
     (fewer_rows, r"training problems .*: saved 4 problems, sha256 \w{12}, now 2 problems, sha256 \w{12}$"),
@@ -151,6 +152,7 @@ def ending(folder):
     (folder / "generation_config.json").write_text('{"eos_token_id": 1}')
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("change, parts", [
     (negated, ["weights"]), (template, ["chat template"]), (tokenizer, ["tokenizer"]), (ending, ["tokenizer"]),

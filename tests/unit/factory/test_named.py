@@ -39,6 +39,7 @@ def test_what_a_config_names():
     assert user_code.given(config(**fields)) == wanted
 
 
+@pytest.mark.slow
 def test_every_bad_name_is_told_with_its_member_and_field(module):
     members = {
         "lr=1, seed 0": config(task__reward=f"{module}.good"),

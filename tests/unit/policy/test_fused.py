@@ -133,6 +133,7 @@ def _at(tree, *index):
     return jax.tree.map(lambda x: x[index], tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 2, 2), (1, 4, 2), (8, 1, 1), (2, 4, 1)])
 def test_on_a_mesh_every_device_attends_to_its_part(shape):
     """Agents, rows and heads are cut; the keys that all rows read get the sum of all devices' gradients."""

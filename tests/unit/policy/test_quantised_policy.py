@@ -94,6 +94,7 @@ def test_the_first_ratio_is_one(kind, apart):
     assert deviation(tiny.params()).min() > (1e-3 if kind == "int8" else 1e-2)
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("remat", ["dots", *(pytest.param(r, marks=pytest.mark.slow) for r in ("none", "full"))])
 def test_gradients_of_adapters_are_those_over_the_dense_model(kind, remat):

@@ -105,6 +105,7 @@ def test_packed_completions_equal_the_full_pass(full):
     np.testing.assert_allclose(hidden.reshape(wanted.shape), wanted, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_remat_changes_nothing_but_memory():
     def grads(remat):
         policy = Policy(CONFIG, remat=remat)

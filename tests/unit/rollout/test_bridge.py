@@ -217,6 +217,7 @@ print(rewards.sum())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no choice of cores on this system")
 def test_a_process_that_may_use_one_core_does_not_wait_for_ever():
     """XLA would have a single thread, which the callback holds while it waits for large arguments."""

@@ -81,6 +81,7 @@ def rows(drawn):
 # The local engine
 
 
+@pytest.mark.slow
 def test_the_local_engine_is_the_sampler(server):
     drawn = draw(LOCAL, params=SamplingParams(4, 0.7, 5))
     prompts_NBP, lengths_NB, shared = pad_team(list(PROMPTS.values()))
@@ -237,6 +238,7 @@ def _own(n):
     return adapters.merge(member().base, one, member().stack.adapter_scale)
 
 
+@pytest.mark.slow
 def test_what_is_sent(server, tmp_path):
     draw(engine_of([server], tmp_path), params=SamplingParams(4, 0.6, 5), greedy={"a": [True, False], "b": [False] * 2})
     sent = [body for path, body in server.seen if path == COMPLETIONS][1:]  # the first is the probe
@@ -282,6 +284,7 @@ def test_agents_with_fewer_prompts(server, tmp_path):
     assert drawn.samples.lengths_NR[0, 2:].tolist() == [0, 0] and (drawn.samples.lengths_NR[1] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_whole_rollout_says_which_version_drew(server, tmp_path):
     task, engine = tiny.Task(total), engine_of([server], tmp_path)
     forest = rollout_of(task, engine=engine, step=2)

@@ -117,6 +117,7 @@ class Twice:
         return [Node(i, {agent: ids(i, agent) for agent in tiny.AGENTS}, turn=1) for i in (0, 1)]
 
 
+@pytest.mark.slow
 def test_later_turns_continue_earlier_ones_and_only_what_is_complete_is_judged():
     forest = run(tiny.Task(total), protocol=Twice())
     assert [turn.id for turn in forest.turns] == list(range(4 + 8))

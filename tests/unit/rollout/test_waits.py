@@ -7,6 +7,7 @@ import threading
 
 import jax
 import numpy as np
+import pytest
 import tiny
 import tiny_rollouts
 from jax._src import callback
@@ -54,6 +55,7 @@ def _in_a_callback() -> bool:
     return frame is not None
 
 
+@pytest.mark.slow
 def test_a_rollout_waits_once_in_each_phase_of_a_turn(monkeypatch):
     task = tiny.Task(tiny_rollouts.total)
     protocol = Discussion(task.prompts, 2)

@@ -66,6 +66,7 @@ def emptied(place):
     place.mkdir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut_off, no_metadata, last_agent, emptied])
 def test_a_damaged_last_step_is_put_aside(copy, saved, damage, caplog, tmp_path):
     folder, own = copy
@@ -124,6 +125,7 @@ def test_a_damaged_best_state_is_forgotten(copy, caplog):
     assert "the run has no best state" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "{", '{"before": '])
 def test_a_damaged_summary_is_made_again(copy, text, caplog):
     folder, own = copy

@@ -137,6 +137,7 @@ CASES = [
 SLOW_CASES = [pytest.param(options, marks=pytest.mark.slow) for options in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, *SLOW_CASES], ids=lambda options: ", ".join(options) or "plain")
 def test_each_run_learns_what_it_learns_alone(options):
     """Gradient descent: AdamW makes large steps of gradients that are next to nothing."""

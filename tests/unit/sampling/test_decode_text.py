@@ -55,6 +55,7 @@ def cast(tree, dtype):
     return jax.tree.map(lambda x: x.astype(dtype), tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("mode, held", [("adapters", "float32"), ("adapters", "bfloat16"), ("full", "float32")])
 def test_no_weight_is_cast_in_a_loop(apart, mode, held):

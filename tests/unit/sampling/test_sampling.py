@@ -222,6 +222,7 @@ def test_a_sampler_of_less_precision_reports_its_own_probabilities(apart):
     assert 1e-4 < max(differences) < 0.1  # of bfloat16's three digits, and no more
 
 
+@pytest.mark.slow
 def test_one_compilation_per_bucket_of_prompt_lengths():
     def compiled(*lengths):
         before = sampling.generate._cache_size()

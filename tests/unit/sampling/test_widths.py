@@ -90,6 +90,7 @@ def draw(engine, member, lengths, sizes, seed, samples=2):
     return engine.draw(published, prompts, jax.random.key(seed), samples, PARAMS, **options).samples
 
 
+@pytest.mark.slow
 def test_batches_of_many_widths_compile_nothing_after_the_first():
     bar, (member,) = Bar(), built().members
     sizes = plan_sizes({agent: prompts_of(3, 40) for agent in tiny.AGENTS}, 2, LADDER)

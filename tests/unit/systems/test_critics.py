@@ -31,6 +31,7 @@ def made(mode="adapters", joint=False, **options):
     return Critics(built, optax.adam(0.02), rows=2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["adapters", "full"])
 def test_each_critic_learns_the_targets_of_its_own_texts(mode):
     actual, targets = made(mode), {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}  # 2 has none

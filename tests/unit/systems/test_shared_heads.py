@@ -43,6 +43,7 @@ def losses(heads) -> dict[str, float]:
     return {agent: np.mean([(values[k] - TARGETS[k]) ** 2 for k in own]) for agent, own in NUMBERS.items()}
 
 
+@pytest.mark.slow
 def test_the_agents_gradient_is_that_of_the_value_loss():
     """Against finite differences of the loss along a random direction of the bodies, agent by agent."""
     bodies = Bodies()

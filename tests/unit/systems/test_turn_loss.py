@@ -57,6 +57,7 @@ def gradients(hand_on, discount, baseline, **options):
     return {c: (actual[c], true_gradient(rollouts, logits, value, c)) for c in logits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hand_on", ["all", "best", "random"])
 @pytest.mark.parametrize("discount, baseline", [(1.0, "leave_one_out"), (0.7, "none")])
 def test_the_expected_gradient_is_that_of_the_return(hand_on, discount, baseline):

@@ -44,6 +44,7 @@ def oracle(turn, variables, sampling):
     return scores[np.arange(len(turn.completion)), turn.completion]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", [False, True])
 def test_each_completion_has_the_log_probabilities_of_its_tokens(reference):
     one = member()
@@ -53,6 +54,7 @@ def test_each_completion_has_the_log_probabilities_of_its_tokens(reference):
         np.testing.assert_allclose(actual[turn.id], oracle(turn, own, SAMPLING), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_copies_of_the_model_and_several_stacks():
     whole = member("full")
     alone = dataclasses.replace(member(), stack=tiny.stack(agents=("a",)), trainable=tiny.lora(agents=1))

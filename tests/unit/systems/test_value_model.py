@@ -90,6 +90,7 @@ def test_an_update_does_not_depend_on_micro_batches():
     np.testing.assert_allclose(whole.trainable["head"]["bias"], expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_gradient_reaches_the_body():
     """The adapters' gradient against a finite difference along a random direction."""
     stack, base, texts = tiny.stack(), tiny.params(), value_model.pad_texts(TEXTS_NBK, 1)

@@ -33,6 +33,7 @@ def weighted(function, weights_2T):
     return lambda *args: sum((w_T * x_T).sum() for w_T, x_T in zip(weights_2T, function(*args), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [1, 5, 8, 13])  # fewer than a chunk, one, one and a rest
 @pytest.mark.parametrize("head_learns", [False, True])
 def test_scores_and_gradients_are_those_of_all_logits_at_once(tokens, head_learns, monkeypatch):

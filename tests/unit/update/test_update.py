@@ -62,6 +62,7 @@ def test_loss_and_gradient_against_finite_differences_of_full_forward_passes(ent
         np.testing.assert_allclose(grad[at], (values[0] - values[1]) / 0.02, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", ["token", "sequence", "sequence_mean", "constant"])
 def test_what_was_cut_off_is_in_no_divisor(aggregation):
     """At a ratio of 1 the loss is minus the sum of A_r per token, over the count of what has ended."""
@@ -163,6 +164,7 @@ def test_rows_of_one_prompt_share_its_keys_and_copy_none():
     assert moved(1) == [] and moved(2) != []
 
 
+@pytest.mark.slow
 def test_a_stack_learns_as_its_agents_alone():
     batch = sampled(PLAIN)
     together, metrics = step(tiny.lora(), batch)

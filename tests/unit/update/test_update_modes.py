@@ -130,6 +130,7 @@ def test_the_compat_loss_gives_the_pad_row_no_gradient_where_it_is_read():
     assert not of_rows(True)[8].any() and of_rows(True)[7].any() and of_rows(False)[8].any()
 
 
+@pytest.mark.slow
 def test_full_mode_trains_every_agents_own_copy():
     """One agent's gradient against jax.grad of a plain loss over the same tokens."""
     batch = scripted()
@@ -169,6 +170,7 @@ def train(batch, optimizer=optax.sgd(0.1)):  # noqa: B008 - one object, one comp
     return update.train_step(tiny.stack(), config, optimizer, tiny.params(), state, (config.pack(batch),))
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was():
     batch = scripted()
     broken = batch.advantages_NR.copy()
@@ -185,6 +187,7 @@ def test_a_loss_that_is_not_finite_leaves_the_state_as_it_was():
     assert all(changed)  # the same update does move everything when it is finite
 
 
+@pytest.mark.slow
 def test_completions_of_one_token_are_trained():
     state, metrics = train(scripted(length=1))
     assert int(state.step) == 1 and (metrics["grad_norm"] > 0).all()

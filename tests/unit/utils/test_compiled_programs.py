@@ -84,6 +84,7 @@ print(jax.config.read("jax_cpu_enable_async_dispatch"), jax.config.jax_compilati
     assert done.stdout == "True 0.2\nFalse 7\n", done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_process_loads_what_the_first_one_compiled(tmp_path):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)

@@ -102,6 +102,7 @@ def test_a_tree_and_back(kind):
     assert jax.tree.map(lambda x: (x.shape, x.dtype), tree) == jax.tree.map(lambda x: (x.shape, x.dtype), shapes)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_quantised_in_float32():
     half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), random_params(TINY))
     wide = jax.tree.map(lambda x: x.astype(jnp.float32), half)

@@ -76,6 +76,7 @@ def test_a_main_thread_that_saves_is_not_disturbed():
     assert (code, out) == (0, "begun\nsaved\n")
 
 
+@pytest.mark.slow
 def test_a_main_thread_that_ends_waits_for_the_thread_that_saves():
     """The interpreter would go down around it, which aborts the process where it is at work in JAX."""
     code, out, err = ended("""

@@ -250,6 +250,7 @@ def own_lines(text, other):
     return [line for line in mine - others if len(line) > 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_no_agent_reads_its_partners_code(mode):
     for aux, main, lines in itertools.product(AUXES, MAINS, FAILURES):

@@ -124,6 +124,7 @@ def test_reference_solutions_pass_in_the_executor(items):
     assert not wrong
 
 
+@pytest.mark.slow
 def test_no_constant_or_echo_passes_a_single_assert(items):
     """A reward for "some test passed" is otherwise earned by `return 0` or `return numbers`."""
     earned = []

@@ -58,6 +58,7 @@ def test_the_python_example_is_right_and_new():
         assert spaces[0]["largest_rise"](values) == spaces[1]["largest_rise"](values)
 
 
+@pytest.mark.slow
 def test_the_cpp_example_is_right(executor):
     question, answer = optimisation_prompts.example("c++")
     texts = [program(m["content"], "largest_rise", "c++") for m in (question, answer)]
