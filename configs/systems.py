@@ -29,10 +29,13 @@ SYSTEMS = {
         "train.turns": 2, "train.hand_on": "best", "train.group": 4, "train.joint_mode": "aligned",
         "train.clip": 0.2, "train.local_weight": 1.0,
     },
-    # Questions, not programs: every answer of the first turn is revised once after reading the partner's.
+    # Questions, not programs: every answer of the first turn is revised once after reading the partner's; PPO with
+    # value models, as in the paper.
     "maporl": {
         "task.kind": "reasoning", "task.source": "sums", "task.feedback": "heard_scored", "train.turns": 2,
         "train.later_samples": 1, "train.joint_mode": "aligned", "sampling.max_new_tokens": 32,
+        "maporl.value_model": True, "maporl.kl_reward": 0.002, "train.epochs": 4, "train.clip": 0.2,
+        "critic.updates": 4,
     },
     # Questions too: three peers that stay as they are answer once, the leader several times after the same answers.
     "mlpo": {

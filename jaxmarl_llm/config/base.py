@@ -80,5 +80,5 @@ def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
 def _outside(config: ConfigDict) -> list[str]:
     """Fields whose value is none of their choices or not in their range."""
     # A critic compares with what was to be expected, not with other samples.
-    least = {"train.group": 1} if config.train.system in systems.CRITICS else {}
+    least = {"train.group": 1} if critic.used(config) else {}
     return [s for path, each in FIELDS.items() for s in fields.outside(each, config, least.get(path))]

@@ -2,10 +2,10 @@
 
 import math
 
-from jaxmarl_llm.config import programs, systems, task
+from jaxmarl_llm.config import critic, programs, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
-from jaxmarl_llm.config.systems import COUNTERFACTUALS, CRITICS, ONLY_BASELINE
+from jaxmarl_llm.config.systems import COUNTERFACTUALS, ONLY_BASELINE
 
 
 def _turns(config: ConfigDict) -> bool:
@@ -59,7 +59,7 @@ FIELDS = (
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the credit that others make meaningless."""
     c = config.train
-    own = [] if c.system in CRITICS else _coincides(c)
+    own = [] if critic.used(config) else _coincides(c)
     return [
         *_credit(c),
         *_turn_weights(c),

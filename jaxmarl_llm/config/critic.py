@@ -1,5 +1,8 @@
-"""Fields of the critics of train.system=iac and maac. Each starts as the model, with parameters of its own."""
+"""Fields of the critics of train.system=iac and maac, and of the value models of maporl. Each starts as the model, with
+parameters of its own.
+"""
 
+from jaxmarl_llm.config import maporl
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 from jaxmarl_llm.config.systems import CRITICS
@@ -24,11 +27,16 @@ FIELDS = (
 )  # fmt: skip
 
 
+def used(config: ConfigDict) -> bool:
+    """Whether the system has critics or value models."""
+    return config.train.system in CRITICS or maporl.has_values(config)
+
+
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that has no meaning beside a critic."""
     c = config.train
     bad: list[str] = []
-    if c.system not in CRITICS:
+    if not used(config):
         return bad
     if c.normalise and c.normalise_by == "group":
         bad.append("train.normalise=True: with a critic train.normalise_by='agent' is allowed only")
@@ -45,6 +53,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
             bad.append(f"{value}: with critic.shared=True agent and head learn together, allowed is {alone}")
     if config.critic.warmup >= c.steps:
         bad.append(f"critic.warmup={config.critic.warmup}: must be below train.steps={c.steps}")
-    if config.critic.shared and c.minibatches > 1:
-        bad.append(f"train.minibatches={c.minibatches}: with critic.shared=True agent and head make one step")
+    for name in ("minibatches", "epochs") if config.critic.shared else ():
+        if c[name] > 1:
+            bad.append(f"train.{name}={c[name]}: with critic.shared=True agent and head make one step")
     return bad

@@ -111,11 +111,12 @@ def _corrections(config: ConfigDict) -> list[str]:
         )
     # With comlrl_compat they are stale as in the original, which has no ratio; DPO makes one update only.
     allowed = c.comlrl_compat or c.system in systems.DIRECT
-    if c.minibatches > 1 and not c.prompts % c.minibatches and not corrected and not allowed:
-        bad.append(
-            f"train.minibatches={c.minibatches}: all but the first learn from a policy before an update; "
-            "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
-        )
+    for name in ("minibatches", "epochs") if not corrected and not allowed else ():
+        if c[name] > 1 and (name == "epochs" or not c.prompts % c.minibatches):
+            bad.append(
+                f"train.{name}={c[name]}: all but the first learn from a policy before an update; "
+                "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
+            )
     if c.minibatches > 1 and c.turns > 1 and c.stop_above and c.turn_loss == "return":
         bad.append(
             f"train.minibatches={c.minibatches}: with train.stop_above and train.turn_loss='return' they "
@@ -139,7 +140,7 @@ def _corrections(config: ConfigDict) -> list[str]:
 def off_policy(config: ConfigDict) -> bool:
     """Whether completions are drawn by another policy than the one that is trained on them, or on some."""
     another = _mismatch(config) or engine.by_servers(config)
-    return config.train.overlap or config.train.minibatches > 1 or another
+    return config.train.overlap or config.train.minibatches * config.train.epochs > 1 or another
 
 
 def corrects(config: ConfigDict) -> bool:

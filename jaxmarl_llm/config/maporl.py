@@ -1,11 +1,16 @@
 """Fields of train.system=maporl: what an answer earns by what it leads to, and bonuses for changes of answers."""
 
-from jaxmarl_llm.config.fields import Read, choice, number
+from jaxmarl_llm.config import remote
+from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 
 NAME = "maporl"
 BONUSES = ("with_majority", "on_own", "persuade", "provoke")
 _MAPORL = Read(lambda config: config.train.system == NAME, "only train.system='maporl' reads it")
+_VALUES = Read(
+    lambda config: config.train.system == NAME and config.maporl.value_model,
+    "only maporl.value_model=True reads it",
+)
 FIELDS = (
     number("maporl.discount", 0.3, "What a later turn is worth counts this much one turn earlier.", low=0, high=1),
     choice("maporl.horizon", "discounted", "Turns that count for the return of an answer.",
@@ -21,7 +26,25 @@ FIELDS = (
            "wrong after a wrong one.", low=0),
     number("maporl.provoke", 0.0,
            "The same where they become right after a wrong answer, and wrong after a right one.", low=0),
+    value("maporl.value_model", False,
+          "An advantage for every token by a value model of each agent (section critic), as in the paper; else one for "
+          "each answer, its return less the mean of its group.", _MAPORL),
+    number("maporl.gae_lambda", 0.95, "With maporl.value_model: lambda of generalised advantage estimation.", low=0,
+           high=1, read=_VALUES),
+    number("maporl.kl_reward", 0.0,
+           "With maporl.value_model: a token's reward falls by this times its log-probability less that of the policy "
+           "that the agent began as; the paper has 0.002.", low=0, read=_VALUES),
 )  # fmt: skip
+
+
+def has_values(config: ConfigDict) -> bool:
+    """Whether agents have value models."""
+    return config.train.system == NAME and config.maporl.value_model
+
+
+def needs_reference(config: ConfigDict) -> bool:
+    """Whether rewards compare with the policies that the agents began as."""
+    return has_values(config) and config.maporl.kl_reward > 0
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -50,6 +73,26 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if named and len(config.team.agents) < 2:
         bad.append(
             f"maporl.{named[0]}={own[named[0]]}: team.agents={tuple(config.team.agents)!r} has no others"
+        )
+    return bad + _values(config)
+
+
+def _values(config: ConfigDict) -> list[str]:
+    """Settings of the loss that know no advantages of tokens, and of the credit that value models replace."""
+    if not config.maporl.value_model:
+        return []
+    c = config.train
+    bad: list[str] = []
+    allowed = {"baseline": "mean", "loss": "", "comlrl_compat": False, "redraw": 0}
+    for name, only in allowed.items():
+        if c[name] != only:
+            bad.append(f"train.{name}={c[name]!r}: with maporl.value_model=True allowed is {only!r}")
+    if config.team.mode == "frozen":
+        bad.append("maporl.value_model=True: team.mode='frozen' learns nothing")
+    if config.maporl.kl_reward and (names := [*remote.agents(config)]):
+        bad.append(
+            f"maporl.kl_reward={config.maporl.kl_reward}: it reads what agents think, and the model of {names[0]!r} "
+            "does not show it, allowed is 0"
         )
     return bad
 

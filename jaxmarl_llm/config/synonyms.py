@@ -65,7 +65,8 @@ _NAMES = {
     "ppo_micro_batch_size_per_gpu ppo_micro_batch_size micro_batch_size",
     "train.prompts_per_microbatch": "gradient_accumulation_steps grad_accum_steps accumulate_grad_batches "
     "gradient_accumulation",
-    "train.minibatches": "num_iterations ppo_epochs num_ppo_epochs ppo_mini_batch_size num_mini_batches "
+    "train.epochs": "num_iterations ppo_epochs num_ppo_epochs",
+    "train.minibatches": "ppo_mini_batch_size num_mini_batches "
     "mini_batch_size mu",
     "train.turns": "num_turns max_turns max_assistant_turns multi_turn n_turns",
     "train.discount": "gamma discount_factor",

@@ -15,13 +15,13 @@ _CRITIC_DECIDES = ("baseline", "backup", "reduce", "turn_weights", "comlrl_compa
 # The loss of DPO is its own.
 _DPO_DECIDES = tuple(
     """loss baseline normalise normalise_by discount reduce turn_weights clip clip_high dual_clip ratio_level
-    aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches comlrl_compat""".split()
+    aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches epochs comlrl_compat""".split()
 )
 # The loss is cross-entropy.
 _SFT_DECIDES = tuple(
     """loss baseline normalise normalise_by discount backup reduce turn_weights local_weight clip clip_high
     dual_clip ratio_level aggregation drop_truncated importance_cap overlap kl_coef entropy_coef comlrl_compat
-    counterfactual hand_on stop_above turn_loss budget_tokens budget_answers""".split()
+    counterfactual hand_on stop_above turn_loss budget_tokens budget_answers epochs""".split()
 )
 
 

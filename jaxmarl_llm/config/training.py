@@ -58,7 +58,8 @@ FIELDS = (
     number("train.stop_above", 0.0,
            "No next turn where the mean reward of a node, on its own scale, is greater; 0: off.", low=-1e6,
            read=Read(_more_turns, _ONE_TURN)),
-    number("train.minibatches", 1, "Updates per iteration, each on a share of the problems.", low=1),
+    number("train.minibatches", 1, "Shares of the problems of an iteration, with an update on each.", low=1),
+    number("train.epochs", 1, "Passes over the completions of an iteration, each with all its minibatches.", low=1),
     # Of each part that mesh.data divides the problems into:
     number("train.prompts_per_microbatch", 1, "Prompts whose keys and values are in memory together.", low=1),
     number("train.tokens_per_microbatch", 512,

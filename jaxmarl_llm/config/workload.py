@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import agent_settings, systems
+from jaxmarl_llm.config import agent_settings, critic, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -38,7 +38,7 @@ def candidates(config) -> int:
 
 def collecting(config) -> int:
     """First iterations in which no agent learns."""
-    if config.train.system in systems.CRITICS:
+    if critic.used(config):
         return config.critic.warmup
     if config.train.system == "sweet":
         return config.preference.collect + config.sweet.critic_steps
@@ -56,7 +56,12 @@ def draws(config, step: int) -> bool:
 
 def updates(config, steps: int) -> int:
     """Updates of each agent in the first ``steps`` iterations."""
-    return max(steps - collecting(config), 0) * config.train.minibatches
+    return max(steps - collecting(config), 0) * updates_per_iteration(config)
+
+
+def updates_per_iteration(config) -> int:
+    """Updates of each agent in an iteration."""
+    return config.train.epochs * config.train.minibatches
 
 
 def learned(config) -> int:

@@ -1,12 +1,14 @@
 """From a config to the system: how rewards become what every agent learns."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import workload
+from jaxmarl_llm.config import critic, workload
+from jaxmarl_llm.config import maporl as maporl_fields
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
 from jaxmarl_llm.factory import protocols, randomness, sweet, training
 from jaxmarl_llm.systems import (
@@ -30,6 +32,7 @@ from jaxmarl_llm.systems import (
     marloo,
     mlpo,
     sft,
+    token_ppo,
 )
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
@@ -77,6 +80,8 @@ def build(
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
+    if maporl_fields.has_values(config):
+        return build_token_ppo(config, team, trainables)
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
     if name == "sweet":
@@ -113,7 +118,7 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
         return jax.eval_shape(lambda: sweet.build_critic(config, team).states)
     if name in FROM_PAIRS and name not in DIRECT:
         return jax.eval_shape(lambda: build_reward_critics(config, team).states)
-    if name not in CRITICS:
+    if not critic.used(config):
         return {}
     if config.critic.shared:
         return jax.eval_shape(lambda: build_heads(config, team, lambda: trainables).states)
@@ -129,7 +134,8 @@ def from_forest(config):
     if name in CRITICS or name in FROM_PAIRS or name == SFT:
         return None
     if name == "maporl":
-        influence = maporl.Influence(**config.maporl.to_dict())
+        fields = [field.name for field in dataclasses.fields(maporl.Influence)]
+        influence = maporl.Influence(**{name: config.maporl[name] for name in fields})
         return functools.partial(maporl.assign, config=credit_config(config), influence=influence)
     assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
     return functools.partial(assign, config=credit_config(config))
@@ -159,12 +165,29 @@ def recipe(config) -> actor_critic.Recipe:
 
 
 def build_critics(config, team: Team) -> Critics:
-    """The critics of ``train.system``."""
-    c, t = config.critic, config.team
-    options = dict(joint=recipe(config).joint, rank=t.rank, targets=tuple(t.targets))
+    """The critics of ``train.system``, or the value models of the agents that are models here."""
+    c, t, by_token = config.critic, config.team, maporl_fields.has_values(config)
+    joint = not by_token and recipe(config).joint
+    if by_token:
+        team = Team(tuple(member for member in team.members if not member.remote))
+    options = dict(joint=joint, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, randomness.stream(config, "critics"), **options)
     sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
-    return Critics(own, critic_optimizer(config), clip=c.clip, **sizes)
+    return Critics(own, critic_optimizer(config), clip=c.clip, by_token=by_token, **sizes)
+
+
+def build_token_ppo(config, team: Team, trainables: Callable[[], list]) -> token_ppo.TokenPpo:
+    """MAPoRL with value models."""
+    c, sampling = config.maporl, training.sampling_params(config)
+
+    def reference(forest):
+        return turn_scores.of_forest(forest, team, trainables(), sampling, reference=True)
+
+    # Each turn is a problem of its own.
+    own = dataclasses.replace(credit_config(config), turn_loss="mean")
+    fixed = from_forest(config), build_critics(config, team), own
+    options = dict(lam=c.gae_lambda, kl=c.kl_reward, reference=reference, warmup=config.critic.warmup)
+    return token_ppo.TokenPpo(*fixed, **options)
 
 
 def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.chat import roles
-from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config import agent_settings, maporl, remote
 from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
 from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, training
@@ -127,7 +127,11 @@ def _keeps_reference(config) -> bool:
     """Whether full copies of a model are held beside the model itself, which is read as the reference policy."""
     if config.team.mode != "full" or begins(config):
         return False
-    return training.loss_config(config).reads_reference or needs_reference(config)
+    return (
+        training.loss_config(config).reads_reference
+        or needs_reference(config)
+        or maporl.needs_reference(config)
+    )
 
 
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:

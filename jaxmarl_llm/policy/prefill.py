@@ -39,6 +39,19 @@ def prefill(policy, variables, prompts_BP, lengths_B, *before: Block | None):
     return jnp.take_along_axis(hidden, lengths_B[:, None, None] - 1, axis=1)[:, 0], cache
 
 
+def features(policy, variables, texts_BP, lengths_B) -> jax.Array:
+    """Features (B, P, D) of every token of left-padded texts, of one agent; those of padding mean nothing."""
+    positions_BP = prompt_positions(lengths_B, texts_BP.shape[1])
+    if policy.kernel is not None:
+        texts_BP, positions_BP = _padded_on_the_right((texts_BP, positions_BP), lengths_B)
+    positions_BP = jnp.where(positions_BP >= 0, positions_BP, -1)
+    hidden_BPD, _ = policy.apply(variables, texts_BP, positions_BP, None, method="hidden")
+    if policy.kernel is None:
+        return hidden_BPD
+    from_BP = (jnp.arange(texts_BP.shape[1])[None] + lengths_B[:, None]) % texts_BP.shape[1]
+    return jnp.take_along_axis(hidden_BPD, from_BP[..., None], axis=1)
+
+
 def _padded_on_the_right(arrays_BP, lengths_B: jax.Array):
     """Left-padded arrays with their padding behind what it was in front of."""
     width = arrays_BP[0].shape[1]

@@ -122,9 +122,10 @@ class Learner:
             sizes = self._prompt_sizes[i]
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
-            batches = collate.of_learners(credit.forest, credit.advantages, member.stack, sampling, **how)
-            parts = self.config.train.minibatches
-            pieces = [packing.split_minibatches(batch, parts) for batch in batches]
+            advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
+            batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
+            epochs, parts = self.config.train.epochs, self.config.train.minibatches
+            pieces = [packing.split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):

@@ -152,6 +152,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
         return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
     if is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]
+    updates = workload.updates_per_iteration(config)
     drawn = workload.completions(config) - workload.counterfactual_completions(config)
     made = f"{drawn} completions, up to {agent_settings.longest(config)} tokens"
     samples = f"({c.group} + {c.partner_samples})" if c.partner_samples else c.group
@@ -164,7 +165,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
         ("joint answers judged", f"{workload.joint_answers(config)} ({c.joint_mode}), equal ones once"),
         *_counterfactuals(config),
         *_further_draws(c),
-        ("optimizer steps", f"{c.minibatches} per agent, on {workload.learned(config)} completions each"),
+        ("optimizer steps", f"{updates} per agent, on {workload.learned(config)} completions each"),
     ]
 
 

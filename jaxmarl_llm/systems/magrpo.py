@@ -182,8 +182,12 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit
         agent_R = np.where(np.isnan(returns_R), -1, agent_R)
         columns, options = (advantages_R, agent_R), {"num_agents": num_agents, "length": len(agent_R)}
         advantages_R = credit.on_host(credit.normalise_per_agent, *columns, **options)
-    weights_R = _turn_weights(forest, config.turn_weights) * return_weights(forest, config)
-    return Credit(forest, advantages_R * weights_R, returns_R, groups_R)
+    return Credit(forest, advantages_R * weights(forest, config), returns_R, groups_R)
+
+
+def weights(forest: Forest, config: CreditConfig) -> np.ndarray:
+    """Factor of every turn's advantage, float32 (turns,): its turn's weight times `return_weights`."""
+    return _turn_weights(forest, config.turn_weights) * return_weights(forest, config)
 
 
 def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""MAPoRL: answers that are revised in turns earn what they lead to (arXiv 2502.18439), without critics.
+"""MAPoRL: answers that are revised in turns earn what they lead to (arXiv 2502.18439).
 
 The agents answer alone, then again after reading each other (``train.later_samples=1``: every first answer begins
 a conversation of its own). With R the influence-aware return of an answer, and the bonuses for changes between right
@@ -7,8 +7,8 @@ and wrong (`credit.influence`), its advantage is
     A = R - mean of R          over the group (item, agent, turn)
 
 V is what the agent earned by itself (`Judgement.local`). ``train.turn_weights=(0, 1)`` leaves the first turn as it
-is. The paper has a value model, GAE over the tokens of an answer, adapters for every turn, and a learned verifier's
-scores as V.
+is. With ``maporl.value_model`` the advantages are those of `token_ppo` from the same R, as in the paper, which has
+adapters for every turn besides, and a learned verifier's scores as V.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """The interface of systems, which turn the forest of an iteration into credit for the agents."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from typing import Protocol as Interface
@@ -26,6 +26,8 @@ class Credit:
       gradients: gradients of another loss of the agents' own parameters, added to those of their update; by
         position of the member of the team, leading axis N.
       extra_metrics: metrics of the system's own.
+      token_advantages: by id of the turn, float32 (L',), where every token has an advantage of its own; the
+        ``advantages`` are then their means, for metrics and transcripts.
     """
 
     forest: Forest
@@ -36,6 +38,7 @@ class Credit:
     learn: bool = True
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
     extra_metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    token_advantages: Sequence[np.ndarray] | None = None
 
     def has_signal(self, agents: Collection[str]) -> np.ndarray:
         """Whether one of these agents has an advantage at each problem, bool (items,); elsewhere none learns.

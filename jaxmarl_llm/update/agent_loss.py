@@ -136,7 +136,8 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
         learning = {"head_learns": learns, "entropy_learns": entropy_learns}
         return completion_scores(stack.policy, variables, read, rows, sampling, **learning)
 
-    lengths_R, advantages_R = rows.lengths_MS.reshape(-1), rows.advantages_MS.reshape(-1)
+    lengths_R = rows.lengths_MS.reshape(-1)
+    advantages_R = rows.advantages_MS.reshape(lengths_R.size, *rows.advantages_MS.shape[2:])  # or (R, L)
     behaviour_RL = rows.logprobs_MSL.reshape(-1, rows.logprobs_MSL.shape[-1])
     mask_RL = losses.length_mask(lengths_R, behaviour_RL.shape[1])
     mask_RL &= jnp.arange(mask_RL.shape[1])[None] >= rows.given_MS.reshape(-1, 1)

@@ -15,7 +15,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 def of_learners(
     forest: Forest,
-    advantages_R: np.ndarray,
+    advantages_R: np.ndarray | Sequence[np.ndarray],
     stack: Stack,
     sampling: SamplingParams,
     pad_id: int = 0,
@@ -47,7 +47,7 @@ def _of_one_width(batches: Sequence[Batch]) -> tuple[Batch, ...]:
 
 def collate(
     forest: Forest,
-    advantages_R: np.ndarray,
+    advantages_R: np.ndarray | Sequence[np.ndarray],
     stack: Stack,
     max_new_tokens: int,
     pad_id: int = 0,
@@ -56,7 +56,8 @@ def collate(
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
-    Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out.
+    Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out. The advantages
+    are by id of the turn: each a number, or each an array of one per token (L',).
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
     than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
@@ -66,7 +67,7 @@ def collate(
       ValueError: if an agent has requests with different numbers of samples within one turn index.
     """
     batches, most_prompts = [], len(forest.items)
-    for stage in _stages(forest):
+    for stage in stages(forest):
         turns_of: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
             if turn.stage == stage and turn.agent in turns_of and not turn.extra:
@@ -92,7 +93,7 @@ def collate(
     return tuple(batches)
 
 
-def _stages(forest: Forest) -> list[tuple[int, str]]:
+def stages(forest: Forest) -> list[tuple[int, str]]:
     """The stages of a forest in the order in which they were sampled."""
     first_step: dict[tuple[int, str], int] = {}
     for turn in forest.turns:
@@ -102,7 +103,7 @@ def _stages(forest: Forest) -> list[tuple[int, str]]:
 
 def _collate(
     turns_of: dict[str, list],
-    advantages_R: np.ndarray,
+    advantages_R: np.ndarray | Sequence[np.ndarray],
     shape: tuple[int, int, int],
     pad_id: int,
     prompt_sizes: Sizes | None,
@@ -114,13 +115,16 @@ def _collate(
     prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, turns_of)
     shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
-    lengths_NR, advantages_NR = np.zeros(shape_NRL[:2], np.int32), np.zeros(shape_NRL[:2], np.float32)
+    by_token = np.ndim(advantages_R[0]) == 1
+    lengths_NR = np.zeros(shape_NRL[:2], np.int32)
+    advantages_NR = np.zeros(shape_NRL if by_token else shape_NRL[:2], np.float32)
     finished_NR = np.zeros(shape_NRL[:2], bool)
     for n, turns in enumerate(turns_of.values()):
         for r, turn in enumerate(turns):
             end = len(turn.completion)
             tokens_NRL[n, r, :end], logprobs_NRL[n, r, :end] = turn.completion, turn.logprobs
-            lengths_NR[n, r], advantages_NR[n, r] = end, advantages_R[turn.id]
+            lengths_NR[n, r] = end
+            advantages_NR[(n, r, slice(end)) if by_token else (n, r)] = advantages_R[turn.id]
             finished_NR[n, r] = turn.finished
     completion_arrays = lengths_NR, logprobs_NRL, advantages_NR
     return Batch(prompts_NBP, lengths_NB, tokens_NRL, *completion_arrays, shared, finished_NR)

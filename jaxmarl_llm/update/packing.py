@@ -27,7 +27,7 @@ class Batch:
       prompts_NBP, prompt_lengths_NB: left-padded prompts, or what follows ``shared`` in them.
       tokens_NRL, lengths_NR: completions, padded on the right.
       logprobs_NRL: behaviour log-probabilities of the sampler.
-      advantages_NR: one per completion.
+      advantages_NR: one per completion; or (N, R, L), one per token.
       shared: the common beginning of all prompts of an agent, if there is one.
       finished_NR: False for completions that were cut off at the length limit; None where it is not known.
       agents: names of the N agents, if they are not all agents of their stack.
@@ -108,7 +108,7 @@ class Rows:
       prompt_M: index of the prompt, among those read together, of a row's completions.
       starts_MS, lengths_MS: first position and number of tokens of each slot's completion; 0 in empty slots.
       given_MS: how many of its first tokens are not learned.
-      advantages_MS, logprobs_MSL: of each completion, as in `Batch`.
+      advantages_MS, logprobs_MSL: of each completion, as in `Batch`: the first (M, S, L) where tokens have their own.
     """
 
     tokens_MW: jax.Array
@@ -121,8 +121,8 @@ class Rows:
     logprobs_MSL: jax.Array
 
     @classmethod
-    def empty(cls, rows: int, width: int, slots: int, length: int) -> "Rows":
-        """Arrays for ``rows`` rows, without completions."""
+    def empty(cls, rows: int, width: int, slots: int, length: int, by_token: bool = False) -> "Rows":
+        """Arrays for ``rows`` rows, without completions; ``by_token``: with advantages of each token."""
         ints_MS = np.zeros((rows, slots), np.int32)
         return cls(
             np.zeros((rows, width), np.int32),
@@ -131,7 +131,7 @@ class Rows:
             ints_MS,
             ints_MS.copy(),
             ints_MS.copy(),
-            np.zeros((rows, slots), np.float32),
+            np.zeros((rows, slots, length) if by_token else (rows, slots), np.float32),
             np.zeros((rows, slots, length), np.float32),
         )
 
@@ -234,6 +234,7 @@ class _Layout(NamedTuple):
     slots: int
     length: int
     padded: bool
+    by_token: bool
 
 
 def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
@@ -244,14 +245,15 @@ def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
     # A new row begins only when a completion does not fit, so all rows of a prompt but the last hold per_row.
     needed = prompts * -(-samples // per_row)
     rows = needed if padded else min(max(tokens // width, 1), needed)
-    return _Layout(-(-needed // rows), rows, width, samples, length, padded)
+    return _Layout(-(-needed // rows), rows, width, samples, length, padded, batch.advantages_NR.ndim == 3)
 
 
 def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray, int]:
     """Agent n's prompts (B,), those to learn from first, and the number of those."""
     shape_BG = (batch.prompts_NBP.shape[1], -1)
     present_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
-    learned_B = (present_BG & (keep_zero_advantage | (batch.advantages_NR[n].reshape(shape_BG) != 0))).any(1)
+    advantages_BGX = batch.advantages_NR[n].reshape(*present_BG.shape, -1)  # X: one, or those of the tokens
+    learned_B = (present_BG & (keep_zero_advantage | (advantages_BGX != 0).any(2))).any(1)
     if not learned_B.any():
         learned_B[present_BG.any(1).argmax()] = True
     return np.argsort(~learned_B, kind="stable"), int(learned_B.sum())
@@ -260,7 +262,7 @@ def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray,
 def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
     """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room."""
     count = layout.microbatches * layout.rows
-    rows = Rows.empty(count, layout.width, layout.slots, layout.length)
+    rows = Rows.empty(count, layout.width, layout.slots, layout.length, layout.by_token)
     ends, slots = np.zeros(count, int), np.zeros(count, int)
     used = 0
     for b, prompt in enumerate(prompts):

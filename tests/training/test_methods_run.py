@@ -137,6 +137,19 @@ def test_three_turns_in_two_minibatches(tmp_path, seen, no_evaluation):
     assert row["train/return"] == row["train/turn3/return"] != row["train/turn2/return"]
 
 
+def test_two_passes_over_two_minibatches(tmp_path, seen, no_evaluation):
+    fields = {"train.minibatches": 2, "train.epochs": 2, "train.clip": 0.2, "train.prompts_per_microbatch": 1}
+    config = coding.get_config("smoke")
+    config.update_from_flattened_dict(SMALL | fields)
+    train.train(config, tmp_path)
+    (row, *_) = smoke_runs.rows(tmp_path)
+    assert seen.called == ["generate"] + ["train_step"] * 4
+    first, second = seen.batches[:2], seen.batches[2:]
+    for (_, before), (_, after) in zip(first, second, strict=True):  # the same completions in both passes
+        np.testing.assert_array_equal(before.lengths_NR, after.lengths_NR)
+    assert abs(row["aux/ratio0"] - 1) < 1e-4 and row["aux/approx_kl"] > 1e-8  # the second pass learns off policy
+
+
 def test_a_chain_with_an_expert_keeps_its_key_and_is_replayed_without(tmp_path, seen, monkeypatch):
     key = "k3y-that-nobody-may-see"
     monkeypatch.setenv("WISE_KEY", key)

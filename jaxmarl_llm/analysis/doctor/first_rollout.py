@@ -20,7 +20,7 @@ def shrunk(config, problems: int, tokens: int):
     small = config.copy_and_resolve_references()
     c = small.train
     c.prompts = min(c.prompts, problems)
-    c.minibatches = 1
+    c.minibatches = c.epochs = 1
     c.prompts_per_microbatch = math.gcd(c.prompts_per_microbatch, c.prompts)
     small.sampling.max_new_tokens = min(small.sampling.max_new_tokens, tokens)
     for settings in small.team.agent.values():

@@ -41,20 +41,20 @@ def state(job: Job) -> TrainState | None:
 def lowered(job: Job):
     """The critics' lowered update; for shared critics the gradient of the value loss, which is most of it."""
     c, critic_state, (base, trainable) = job.critics, state(job), jobs.parameters(job)
-    data = jobs.replicated(job, _data(len(c.names), c.texts, c.width))
+    data = jobs.replicated(job, _data(len(c.names), c.texts, c.width, (c.width,) if c.by_token else ()))
     if c.shared:
         params = {"body": trainable, "head": critic_state.trainable}
         return value_model.gradients.lower(stack(job), c.loss, base, params, *data, rows=c.rows)
     return value_model.train_step.lower(
-        stack(job), c.loss, c.optimizer, base, critic_state, *data, rows=c.rows
+        stack(job), c.loss, c.optimizer, base, critic_state, *data, rows=c.rows, by_token=c.by_token
     )
 
 
-def _data(critics: int, texts: int, width: int) -> tuple[value_model.Texts, Any]:
-    """Texts, and their targets and old values, as shapes."""
+def _data(critics: int, texts: int, width: int, values: tuple[int, ...]) -> tuple[value_model.Texts, Any]:
+    """Texts, and their targets and old values, as shapes; ``values``: shape of those of one text."""
 
     def of(shape, dtype):
         return jax.ShapeDtypeStruct((critics, texts, *shape), dtype)
 
     read = value_model.Texts(of((1, width), jnp.int32), of((1,), jnp.int32), of((), bool))
-    return read, (of((), jnp.float32), of((), jnp.float32))
+    return read, (of(values, jnp.float32), of(values, jnp.float32))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxmarl_llm import sharding
 from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, sampler_calls, search, topology
 from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
-from jaxmarl_llm.config import agent_settings, remote, workload
+from jaxmarl_llm.config import agent_settings, critic, maporl, remote, workload
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import mesh_checks, systems, training
 from jaxmarl_llm.policy import Policy
@@ -120,7 +120,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         calls=sampler_calls.of_training(config, agents, samples),
         eval_calls=(),
         batches=sampler_calls.of_update(config, agents),
-        updates=config.train.minibatches,
+        updates=workload.updates_per_iteration(config),
         loss=loss,
         optimizer=training.build_optimizer(config),
         devices=devices,
@@ -133,9 +133,10 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
 
 def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critics | None:
     """The critics of agents of one model, with the most and longest texts that an iteration can have."""
-    if config.train.system not in systems.CRITICS:
+    if not critic.used(config):
         return None
-    c, joint, replies = config.critic, systems.recipe(config).joint, config.critic.form == "q"
+    c, by_token = config.critic, maporl.has_values(config)
+    joint, replies = not by_token and systems.recipe(config).joint, by_token or c.form == "q"
     length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
     names, calls = agents, sampler_calls.of_training(config, agents, config.train.group)
     calls_by_agent = [[call for call in calls if agent in call.agents] for agent in agents]
@@ -150,7 +151,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
         length *= sum(map(len, calls_by_agent)) // config.train.turns
     rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
     texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
-    return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer)
+    return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer, by_token)
 
 
 SETTINGS = {

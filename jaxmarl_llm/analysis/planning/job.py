@@ -38,6 +38,7 @@ class Critics:
         tokens of each text.
       rows: texts of a micro-batch.
       loss, optimizer: of the update.
+      by_token: whether there is a value after every token.
     """
 
     names: tuple[str, ...]
@@ -47,6 +48,7 @@ class Critics:
     rows: int
     loss: ValueLoss
     optimizer: Any
+    by_token: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

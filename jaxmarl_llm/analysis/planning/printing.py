@@ -57,7 +57,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
         *([("seeds", f"{len(config.seeds)} at the same time, each does what is here")] if config.seeds else []),
         ("completions", f"{workload.completions(config)}, {workload.tokens(config)} tokens at most"),
         ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
-        ("optimizer steps", f"{c.minibatches} per agent"),
+        ("optimizer steps", f"{workload.updates_per_iteration(config)} per agent"),
         ("micro-batch", f"{settings.prompts} prompts, {settings.tokens} tokens; remat {settings.remat}"),
     ]  # fmt: skip
     console.table(rows, ("one iteration", ""))

@@ -17,22 +17,28 @@ from jaxmarl_llm import adapters, losses, update
 from jaxmarl_llm.systems.critics import value_model
 from jaxmarl_llm.systems.critics.saved import SavedStates
 from jaxmarl_llm.team import Member, Stack, Team
+from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.errors import UserError
 
 TEAM = "team"  # name of the critic of all agents
 Texts = Mapping[str, Mapping[int, np.ndarray]]  # by critic, then by number of the request or node: tokens
+Value = float | np.ndarray  # of a text, or after each of its tokens (P',)
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueLoss:
-    """`losses.value_loss` of one critic, with ``clip`` > 0 the clipped form; for `value_model.train_step`."""
+    """`losses.value_loss` of one critic, with ``clip`` > 0 the clipped form; for `value_model.train_step`.
+
+    Values without a target, NaN, do not count.
+    """
 
     clip: float = 0.0
 
     def __call__(self, values_BK, targets: tuple[jax.Array, jax.Array], used_B) -> losses.SumCount:
-        targets_B, old_B = targets
-        clipped = {"old_values_BL": old_B, "clip": self.clip} if self.clip else {}
-        return losses.value_loss(values_BK[:, 0], targets_B, used_B & ~jnp.isnan(targets_B), **clipped)
+        targets_BX, old_BX = targets  # X: nothing, or the tokens of the text
+        clipped = {"old_values_BL": old_BX, "clip": self.clip} if self.clip else {}
+        mask_BX = agent_axis.along(used_B, targets_BX) & ~jnp.isnan(targets_BX)
+        return losses.value_loss(values_BK[:, 0], targets_BX, mask_BX, **clipped)
 
 
 def build(
@@ -90,10 +96,12 @@ class ValueModels(SavedStates):
       optimizer: for one model.
       clip: of the value loss, in units of the return; 0: none.
       rows: texts of a micro-batch, of each part that a mesh cuts them into.
+      by_token: values and targets are arrays, after each token of a text.
     """
 
-    def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4):
+    def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4, by_token: bool = False):
         self.team, self._optimizer, self._loss, self._rows = team, optimizer, ValueLoss(clip), rows
+        self._by_token = by_token
         self.states = {
             i: update.init_state(member.trainable, optimizer, member.stack.layout)
             for i, member in enumerate(team.members)
@@ -101,16 +109,22 @@ class ValueModels(SavedStates):
         for member in team.members:  # the states own the parameters, which an update donates
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
 
-    def values(self, texts: Texts) -> dict[int, float]:
+    def values(self, texts: Texts) -> dict[int, Value]:
         """Return the critic's value of each text, by the text's number."""
-        values = {}
+        values: dict[int, Value] = {}
         for i, member in enumerate(self.team.members):
             numbers, padded = self._pad(member, texts)
-            inputs, rows = (member.stack, member.base, self._parameters(i), padded), self._rows_of(member)
-            values_NBK = jax.device_get(value_model.values(*inputs, rows=rows))
-            for numbers_B, values_BK in zip(numbers, values_NBK, strict=True):
-                values |= {number: float(values_BK[b, 0]) for b, number in enumerate(numbers_B)}
+            inputs = member.stack, member.base, self._parameters(i), padded
+            values_NBK = jax.device_get(value_model.values(*inputs, **self._options(member)))
+            for n, numbers_B in enumerate(numbers):
+                for b, number in enumerate(numbers_B):
+                    value, length = values_NBK[n, b, 0], padded.lengths_NBK[n, b, 0]
+                    values[number] = value[-length:] if self._by_token else float(value)
         return values
+
+    def _options(self, member: Member) -> dict:
+        """Arguments of the functions of `value_model`."""
+        return {"rows": self._rows_of(member), "by_token": self._by_token}
 
     def _parameters(self, i: int) -> dict:
         """Body and head of a stack's models."""
@@ -127,10 +141,13 @@ class ValueModels(SavedStates):
     def _rows_of(self, member: Member) -> int:
         return self._rows * member.stack.layout.shards
 
-    def _lesson(self, member: Member, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]):
+    def _loss_data(
+        self, member: Member, texts: Texts, old: Mapping[int, Value], targets: Mapping[int, Value]
+    ):
         """Texts and data for the loss of a member's models, and ``<critic>/critic_explained``."""
         numbers, padded = self._pad(member, texts)
-        data = tuple(_by_row(numbers, values, padded.used_NB.shape) for values in (targets, old))
+        shape = padded.used_NB.shape + (padded.tokens_NBKP.shape[-1:] if self._by_token else ())
+        data = tuple(_by_row(numbers, values, shape) for values in (targets, old))
         named = zip(member.stack.agents, numbers, strict=True)
         explained = {
             f"{name}/critic_explained": _explained(own_numbers, old, targets) for name, own_numbers in named
@@ -154,13 +171,13 @@ class Critics(ValueModels):
         """Number of iterations that the critics have learned from."""
         return int(next(iter(self.states.values())).step) // self._updates
 
-    def learn(self, texts: Texts, old: Mapping[int, float], targets: Mapping[int, float]) -> dict[str, float]:
+    def learn(self, texts: Texts, old: Mapping[int, Value], targets: Mapping[int, Value]) -> dict[str, float]:
         """Update every critic towards the targets; returns metrics by critic.
 
         Args:
           texts: the texts as given to `values`.
           old: their values before the update, from `values`.
-          targets: by number; texts without one do not count in the loss.
+          targets: by number; texts without one do not count in the loss, nor do tokens with NaN.
 
         Returns:
           ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
@@ -169,11 +186,11 @@ class Critics(ValueModels):
         """
         metrics = {}
         for i, member in enumerate(self.team.members):
-            padded, data, explained = self._lesson(member, texts, old, targets)
+            padded, data, explained = self._loss_data(member, texts, old, targets)
             inputs, per_update = (member.stack, self._loss, self._optimizer, member.base), []
             for _ in range(self._updates):
                 step = *inputs, self.states[i], padded, data
-                self.states[i], step_metrics = value_model.train_step(*step, rows=self._rows_of(member))
+                self.states[i], step_metrics = value_model.train_step(*step, **self._options(member))
                 per_update.append(by_critic(member, step_metrics))
             metrics |= explained | {
                 name: float(np.mean([row[name] for row in per_update])) for name in per_update[0]
@@ -191,19 +208,21 @@ def by_critic(member: Member, metrics: Mapping[str, jax.Array]) -> dict[str, flo
     }
 
 
-def _by_row(numbers: list[list[int]], values: Mapping[int, float], shape_NB: tuple[int, int]) -> np.ndarray:
-    """Values at the rows of their numbers, float32 (N, B); NaN where there is none."""
-    rows_NB = np.full(shape_NB, np.nan, np.float32)
+def _by_row(numbers: list[list[int]], values: Mapping[int, Value], shape: tuple[int, ...]) -> np.ndarray:
+    """Values at the rows of their numbers, float32 (N, B), or (N, B, P) on the right; NaN where there is none."""
+    rows_NBX = np.full(shape, np.nan, np.float32)
     for n, numbers_B in enumerate(numbers):
-        rows_NB[n, : len(numbers_B)] = [values.get(number, np.nan) for number in numbers_B]
-    return rows_NB
+        for b, number in enumerate(numbers_B):
+            if number in values:
+                at = (n, b) if len(shape) == 2 else (n, b, slice(-len(values[number]), None))
+                rows_NBX[at] = values[number]
+    return rows_NBX
 
 
-def _explained(numbers: list[int], old: Mapping[int, float], targets: Mapping[int, float]) -> float:
+def _explained(numbers: list[int], old: Mapping[int, Value], targets: Mapping[int, Value]) -> float:
     with_target = [number for number in numbers if number in targets]
     if not with_target:
         return 0.0
-    y, error = (
-        np.array(x) for x in zip(*[(targets[k], targets[k] - old[k]) for k in with_target], strict=True)
-    )
+    y, value = (np.hstack([values[number] for number in with_target]) for values in (targets, old))
+    y, error = y[~np.isnan(y)], (y - value)[~np.isnan(y)]
     return float(1.0 - error.var() / y.var()) if y.var() > 0 else 0.0

@@ -85,7 +85,7 @@ class Heads(ValueModels):
         """
         body_gradients, for_heads, metrics = {}, {}, {}
         for i, (member, place) in enumerate(zip(self.team.members, self._places, strict=True)):
-            padded, data, explained = self._lesson(member, texts, old, targets)
+            padded, data, explained = self._loss_data(member, texts, old, targets)
             inputs = member.stack, self._loss, member.base, self._parameters(i), padded, data
             grads, losses_N = value_model.gradients(*inputs, rows=self._rows_of(member))
             body_gradients[place] = _weighed(member.stack, grads, losses_N, coef)

@@ -1,7 +1,7 @@
-"""Value models of texts: a language model with a linear head on the features of a text's last token.
+"""Value models of texts: a language model with a linear head on the features of a text's last token, or of every token.
 
-Critics (V of a prompt, Q of a prompt with its answer) and reward models (the score of a joint answer) are
-such models. They are stacks like those of the agents, with a head beside the parameters that each model
+Critics (V of a prompt, Q of a prompt with its answer, V before each token) and reward models (the score of a joint
+answer) are such models. They are stacks like those of the agents, with a head beside the parameters that each model
 trains, so adapters over the shared base, full copies, meshes and checkpoints are the same for both.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from flax import struct
 
 from jaxmarl_llm.losses import SumCount
-from jaxmarl_llm.policy.prefill import prefill
+from jaxmarl_llm.policy.prefill import features, prefill
 from jaxmarl_llm.sampling.padding import pad_prompts, padded_size
 from jaxmarl_llm.update import TrainState, descend
 from jaxmarl_llm.utils import agent_axis
@@ -70,9 +70,9 @@ def heads(n_models: int, d_model: int, key: jax.Array) -> dict:
     return {"kernel": HEAD_SCALE * draw(jnp.arange(n_models)), "bias": jnp.zeros(n_models)}
 
 
-@functools.partial(jax.jit, static_argnames=("stack", "rows"))
-def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Array:
-    """The values (N, B, K) of texts; float32.
+@functools.partial(jax.jit, static_argnames=("stack", "rows", "by_token"))
+def values(stack, base, params: dict, texts: Texts, *, rows: int = 1, by_token: bool = False) -> jax.Array:
+    """The values of texts, float32 (N, B, K), or (N, B, K, P) after each of their tokens.
 
     Args:
       stack: static; the structure of the model (see `team.Stack`).
@@ -80,18 +80,20 @@ def values(stack, base, params: dict, texts: Texts, *, rows: int = 1) -> jax.Arr
       params: from `with_head`.
       texts: from `pad_texts` with the same ``rows``.
       rows: items of a micro-batch.
+      by_token: a value after each token; those at padding mean nothing.
     """
     parts = _micro_batches(stack, texts, rows)
-    values_of_parts = jax.lax.map(lambda part: _values(stack, base, params, part), parts)
-    return stack.layout.replicate(jnp.moveaxis(values_of_parts, 0, 1).reshape(texts.lengths_NBK.shape))
+    values_of_parts = jax.lax.map(lambda part: _values(stack, base, params, part, by_token), parts)
+    shape = texts.tokens_NBKP.shape if by_token else texts.lengths_NBK.shape
+    return stack.layout.replicate(jnp.moveaxis(values_of_parts, 0, 1).reshape(shape))
 
 
-def _values(stack, base, params, texts: Texts) -> jax.Array:
+def _values(stack, base, params, texts: Texts, by_token: bool) -> jax.Array:
     def one(variables, head, tokens_BKP, lengths_BK):
-        width = tokens_BKP.shape[-1]
-        last, _ = prefill(stack.policy, variables, tokens_BKP.reshape(-1, width), lengths_BK.reshape(-1))
-        values = last.astype(jnp.float32) @ head["kernel"] + head["bias"]
-        return values.reshape(lengths_BK.shape)
+        inputs = stack.policy, variables, tokens_BKP.reshape(-1, tokens_BKP.shape[-1]), lengths_BK.reshape(-1)
+        read = features(*inputs) if by_token else prefill(*inputs)[0]
+        values = read.astype(jnp.float32) @ head["kernel"] + head["bias"]
+        return values.reshape(tokens_BKP.shape if by_token else lengths_BK.shape)
 
     variables, axes = stack.bind(base, params["body"])
     inputs = variables, params["head"], texts.tokens_NBKP, texts.lengths_NBK
@@ -101,44 +103,65 @@ def _values(stack, base, params, texts: Texts) -> jax.Array:
 Loss = Callable[[jax.Array, Any, jax.Array], SumCount]
 
 
-_STATIC = ("stack", "loss", "optimizer", "rows")
+_STATIC = ("stack", "loss", "optimizer", "rows", "by_token")
 
 
 @functools.partial(jax.jit, static_argnames=_STATIC, donate_argnames=("state",))
 def train_step(
-    stack, loss: Loss, optimizer, base, state: TrainState, texts: Texts, targets: Any, *, rows: int = 1
+    stack,
+    loss: Loss,
+    optimizer,
+    base,
+    state: TrainState,
+    texts: Texts,
+    targets: Any,
+    *,
+    rows: int = 1,
+    by_token: bool = False,
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """Update every model once by the mean of a loss of its values.
 
     Args:
       stack, optimizer: static; the optimizer is for one model.
-      loss: static; ``loss(values_BK, targets, used_B)`` of one model is a `SumCount`.
+      loss: static; ``loss(values_BK, targets, used_B)`` of one model is a `SumCount`. ``by_token``: of values_BKP.
       base: frozen variables of the stack.
       state: of the parameters from `with_head`; donated.
       texts: from `pad_texts` with the same ``rows``.
       targets: what the loss compares with; leaves (N, B, ..).
       rows: items of a micro-batch. Sums and counts are added up: their number does not change the result.
+      by_token: as for `values`.
 
     Returns:
       The new state, and ``loss`` and ``grad_norm``, (N,) each. If any of these is not finite, the state is
       the old one.
     """
-    grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, rows=rows)
+    options = dict(rows=rows, by_token=by_token)
+    grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, **options)
     new, metrics, _ = descend(optimizer, state, grads, losses_N)
     return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 
-@functools.partial(jax.jit, static_argnames=("stack", "loss", "rows"))
-def gradients(stack, loss: Loss, base, params: dict, texts: Texts, targets: Any, *, rows: int = 1):
+@functools.partial(jax.jit, static_argnames=("stack", "loss", "rows", "by_token"))
+def gradients(
+    stack,
+    loss: Loss,
+    base,
+    params: dict,
+    texts: Texts,
+    targets: Any,
+    *,
+    rows: int = 1,
+    by_token: bool = False,
+):
     """Gradient of the mean of a loss by every model's parameters, and the means (N,); see `train_step`."""
     parts = _micro_batches(stack, (texts, targets), rows)
-    grads, total = _sums(stack, loss, base, params, parts)
+    grads, total = _sums(stack, loss, base, params, parts, by_token)
     divisor_N = jnp.maximum(total.count, 1.0)
     grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return stack.layout.constrain(grads), stack.layout.replicate(total.mean())
 
 
-def _sums(stack, loss: Loss, base, params, parts):
+def _sums(stack, loss: Loss, base, params, parts, by_token: bool):
     """Add up a loss and its gradient over micro-batches.
 
     Args:
@@ -146,6 +169,7 @@ def _sums(stack, loss: Loss, base, params, parts):
       base: frozen variables of the stack.
       params: parameters from `with_head`, leading axis N.
       parts: (texts, targets) of all micro-batches, leaves (micro-batches, N, rows, ..).
+      by_token: as for `values`.
 
     Returns:
       The gradient of the loss's sum, like ``params``, and the loss as a `SumCount` (N,).
@@ -153,7 +177,7 @@ def _sums(stack, loss: Loss, base, params, parts):
 
     def of_part(params, part):
         texts, targets = part
-        loss_N = jax.vmap(loss)(_values(stack, base, params, texts), targets, texts.used_NB)
+        loss_N = jax.vmap(loss)(_values(stack, base, params, texts, by_token), targets, texts.used_NB)
         return loss_N.sum.sum(), loss_N
 
     def add(carry, part):

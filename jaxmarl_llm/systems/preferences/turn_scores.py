@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.team import Team
@@ -34,7 +34,7 @@ def of_forest(
     """Log-probabilities (L',) in nats of the tokens of every turn, by id.
 
     Args:
-      forest: one turn of a conversation, in which all agents have equally many completions.
+      forest: the turns; those that nobody learns from (`Turn.extra`) are not scored.
       team, trainables: the policies: parameters by position in ``team.members``.
       sampling: temperature and truncation.
       reference: score under the reference policies instead: those that the team began with.
@@ -45,6 +45,7 @@ def of_forest(
     """
     team.require_local("scoring what was said")
     logprobs: list[Any] = [None] * len(forest.turns)
+    places = {agent: iter(_by_stage(forest, agent)) for agent in team.agents}
     unweighted_R = np.zeros(len(forest.turns), np.float32)
     for member, trainable in zip(team.members, trainables, strict=True):
         if reference and member.base is None and member.reference is None:
@@ -55,10 +56,18 @@ def of_forest(
             inputs = stack, batch.sampling or sampling, member.base, stack_parameters, batch
             scores_NRL = jax.device_get(of_batch(*inputs, reference=reference))
             for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):
-                turns = [turn for turn in forest.turns if turn.agent == agent]
-                for turn, scores_L in zip(turns, scores_RL, strict=False):  # rows that fill up come last
+                for turn, scores_L in zip(
+                    next(places[agent]), scores_RL, strict=False
+                ):  # rows that fill up come last
                     logprobs[turn.id] = scores_L[: len(turn.completion)]
     return logprobs
+
+
+def _by_stage(forest: Forest, agent: str) -> list[list[Turn]]:
+    """The agent's turns in the order of `collate`'s batches: one of each stage that it has a part in."""
+    own = [turn for turn in forest.turns if turn.agent == agent and not turn.extra]
+    by_stage = [[turn for turn in own if turn.stage == stage] for stage in collate.stages(forest)]
+    return [turns for turns in by_stage if turns]
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "sampling", "reference"))

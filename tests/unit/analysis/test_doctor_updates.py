@@ -193,6 +193,7 @@ def test_a_sampler_that_does_not_truncate_fails():
     assert "sampled tokens are outside of what temperature=1.2, top_k=3" in result.sentence
 
 
+@pytest.mark.slow
 def test_a_sampler_that_truncates_unasked_fails():
     result = distribution(dataclasses.replace(STATED, top_k=0, top_p=1.0), spoken(STATED, 2))
     assert result.status == "fail" and "no other temperature explains them" in result.sentence

@@ -9,9 +9,8 @@ from report_runs import action, config, rows, write_evaluation, write_run
 
 from jaxmarl_llm.analysis.report import page
 
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="chromium is not installed: apt-get install chromium (or chromium-browser)"
-)
+NO_BROWSER = "chromium is not installed: apt-get install chromium (or chromium-browser)"
+pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=NO_BROWSER), pytest.mark.slow]
 CARDS = "[...document.querySelectorAll('#list .action')]"
 STATUS = "document.getElementById('status').textContent"
 TAB, ENTER = ("Tab", 9), ("Enter", 13)
@@ -59,7 +58,6 @@ def rewards(tab: Tab) -> list[str]:
     return tab.run(f"{CARDS}.map(card => card.querySelector('.judged strong').textContent)")
 
 
-@pytest.mark.slow
 def test_nothing_fails_and_nothing_is_fetched(browser, pages):
     for url in pages.values():
         tab = Tab(browser, url)

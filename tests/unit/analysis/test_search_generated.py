@@ -93,6 +93,7 @@ def test_the_first_agent_writes_tests_and_the_given_ones_judge_the_end(config, t
     assert sentence.startswith("lessonl: of 2 problems 1 were searched by tests that an agent wrote, and 1, for")
 
 
+@pytest.mark.slow
 def test_other_tests_are_another_search(config, tmp_path):
     searched(config, tmp_path / "search", [])
     config.task.tests = "given"

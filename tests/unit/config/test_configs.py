@@ -173,6 +173,7 @@ SERVED = {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",),
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
 MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
+VALUED = MAPORL | {"maporl.value_model": True}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 DIALOGUE = {
     "task.kind": "reasoning", "train.protocol": "dialogue", "train.turns": 2, "team.agents": ("actor", "partner"),
@@ -191,6 +192,7 @@ READ_WITH = {
     "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
     "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
+    "maporl.gae_lambda": VALUED, "maporl.kl_reward": VALUED, "train.epochs": {"train.clip": 0.2},
     "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
     "preference.replay": {"train.system": "madpo_iter"},
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
@@ -492,6 +494,9 @@ UNREAD = {
     "task.drop_easier_than": (0.5, {"task.kind": "reasoning"}),
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
+    "maporl.value_model": (True, MAPORL),
+    "maporl.gae_lambda": (0.5, VALUED),
+    "maporl.kl_reward": (0.1, VALUED),
     "task.total": ("last", {"task.kind": "reasoning"}),
     "task.shown_score": ("my.verifier", SCORED),
     "eval.vote": ("last", {"task.kind": "reasoning"}),

@@ -313,6 +313,7 @@ def test_gradient(name):
     check_gradient(CASES[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, kind", [
     (name, kind) for name in CASES for kind in KINDS if kind not in EXEMPT.get(name, ((),))[0]
 ])  # fmt: skip

@@ -119,6 +119,7 @@ def test_exceptions_are_the_same_on_both_ways(executor):
     assert calls["aux"] == (2 * len(RAISED), 0, 2 * len(RAISED))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, seen", [
     ("raise Own('x', 1)", ["raised", "ValueError", ("x", 1), "('x', 1)", {}, []]),
     ("raise Own(Node(1))", ["raised", "ValueError", ("Node",), "Node", {}, []]),

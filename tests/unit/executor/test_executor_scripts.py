@@ -115,6 +115,7 @@ def under_plain_python(source, folder):
     return done.returncode, done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_as_under_plain_python(executor, name, tmp_path):
     source = SCRIPTS[name]

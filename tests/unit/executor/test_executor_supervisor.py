@@ -58,6 +58,7 @@ def busy_supervisor(others):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_is_replaced_and_its_jobs_run_again():
     others = set(psutil.Process().children())
     with Executor(workers=1, limits=LIMITS) as executor, ThreadPoolExecutor(1) as thread:

@@ -279,6 +279,7 @@ def test_servers_share_the_prompts_and_change_nothing(server, tmp_path):
     assert [row[0] for row in rows(other)] != [row[0] for row in rows(alone)]
 
 
+@pytest.mark.slow
 def test_agents_with_fewer_prompts(server, tmp_path):
     drawn = draw(engine_of([server], tmp_path), prompts={"a": [[7]], "b": PROMPTS["b"]})
     assert drawn.samples.lengths_NR[0, 2:].tolist() == [0, 0] and (drawn.samples.lengths_NR[1] > 0).all()

@@ -97,6 +97,7 @@ def test_an_update_is_the_gradient_of_the_loss_by_finite_differences(rows):
         assert sum(jax.tree.leaves(slopes)) == pytest.approx((ends[0] - ends[1]) / 2e-3, rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("programs_shared")
 def test_fitted_to_pairs_it_ranks_them_and_the_reference_stays():
     made = critic(rows=3, optimizer=optax.adam(3e-2))

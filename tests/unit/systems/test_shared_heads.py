@@ -65,6 +65,7 @@ def test_the_agents_gradient_is_that_of_the_value_loss():
         assert sum(product[n].sum() for product in products) == pytest.approx(0.5 * slope, rel=2e-2)
 
 
+@pytest.mark.slow
 def test_the_heads_make_a_step_of_their_own():
     bodies = Bodies()
     heads = made(bodies)

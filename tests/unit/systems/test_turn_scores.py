@@ -54,6 +54,20 @@ def test_each_completion_has_the_log_probabilities_of_its_tokens(reference):
         np.testing.assert_allclose(actual[turn.id], oracle(turn, own, SAMPLING), rtol=2e-4, atol=2e-4)
 
 
+def test_turns_of_a_conversation_have_their_own():
+    """The second turn of item 0 alone, and its turns come before those of the first in the forest."""
+    first, one = made_forest(), member()
+    later = [turn for turn in first.turns if turn.item == 0]
+    changed = [(turn, {"turn": 1, "prompt": np.array([3, 5, 8])}) for turn in later]
+    turns = [(turn, {}) for turn in first.turns]
+    turns = [dataclasses.replace(turn, id=i, request=i // 2, **new) for i, (turn, new) in enumerate(changed + turns)]
+    forest = Forest(first.items, tuple(turns), ())
+    actual = turn_scores.of_forest(forest, Team((one,)), [one.trainable], SAMPLING)
+    for turn in forest.turns:
+        own = tiny.own(one.trainable, tiny.AGENTS.index(turn.agent))
+        np.testing.assert_allclose(actual[turn.id], oracle(turn, own, SAMPLING), rtol=2e-4, atol=2e-4)
+
+
 @pytest.mark.slow
 def test_copies_of_the_model_and_several_stacks():
     whole = member("full")

@@ -78,6 +78,41 @@ def test_what_was_cut_off_is_in_no_divisor(aggregation):
         np.testing.assert_allclose(metrics["loss"][n], -sums / count, rtol=1e-4)
 
 
+def test_tokens_may_have_advantages_of_their_own():
+    """The loss of log-probs from full forward passes; and with equal ones what completions have, bit for bit."""
+    batch, lora, config = sampled(PLAIN), tiny.lora(noise=0.22), LossConfig(PLAIN, clip=0.1, aggregation="token")
+    advantages_NRL = np.random.default_rng(0).normal(size=batch.tokens_NRL.shape).astype(np.float32)
+    own = batch.replace(advantages_NR=advantages_NRL)
+    _, (pg, _, seen) = gradients(tiny.stack(), config, tiny.params(), lora, own)
+    for n in range(2):
+        now_RL = np.zeros((6, 6))
+        for r, length in enumerate(batch.lengths_NR[n]):
+            completion = batch.tokens_NRL[n, r, :length]
+            scores = tiny.completion_logits(tiny.own(lora, n), PROMPTS[r // 3], completion)
+            now_RL[r, :length] = tiny.np_log_probs(scores, PLAIN)[np.arange(length), completion]
+        mask_RL = losses.length_mask(batch.lengths_NR[n], 6)
+        options = dict(behaviour_logprobs_BL=batch.logprobs_NRL[n], clip=0.1, aggregation="token")
+        expected = losses.policy_gradient(now_RL, advantages_NRL[n], mask_RL, **options)
+        np.testing.assert_allclose(pg.sum[n], expected.sum, rtol=1e-3)
+        assert 0 < seen.clip_fraction.sum[n] < seen.clip_fraction.count[n]
+    equal = batch.replace(advantages_NR=np.repeat(batch.advantages_NR[..., None], 6, axis=2))
+    for part, whole in zip(*(tiny_leaves(each, lora, config) for each in (equal, batch)), strict=True):
+        np.testing.assert_array_equal(part, whole)
+
+
+def tiny_leaves(batch, lora, config):
+    return jax.tree.leaves(gradients(tiny.stack(), config, tiny.params(), lora, batch)[0])
+
+
+def test_prompts_whose_tokens_have_no_advantage_are_not_read():
+    batch = sampled(PLAIN)
+    advantages_NRL = np.zeros(batch.tokens_NRL.shape, np.float32)
+    advantages_NRL[:, 3, 1] = 1.0  # one token of a completion of the second prompt
+    packed = LossConfig(PLAIN).pack(batch.replace(advantages_NR=advantages_NRL))
+    read_NB = np.asarray(packed.rows.lengths_MS).sum((0, 1, 3, 4, 5))
+    assert (read_NB == batch.lengths_NR[:, 3:].sum(1)).all()
+
+
 def test_a_completion_that_was_cut_off_gives_no_gradient():
     """Whatever its tokens, log-probs and advantage; and an agent that finished none does not move."""
     batch, config = sampled(PLAIN), LossConfig(PLAIN, clip=0.2, drop_truncated=True)

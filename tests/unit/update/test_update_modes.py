@@ -63,6 +63,7 @@ def test_learning_rates_by_hand(options, expected):
 @pytest.mark.parametrize("fields, expected", [
     ({"train.minibatches": 1}, [6, 4, 2, 0]),
     ({"train.minibatches": 2}, [6, 5, 4, 3, 2, 1, 0]),
+    ({"train.epochs": 2}, [6, 5, 4, 3, 2, 1, 0]),
     ({"train.minibatches": 2, "train.warmup": 2}, [3, 4.5, 6, 4.5, 3, 1.5, 0]),
     ({"train.minibatches": 2, "train.system": "iac", "critic.warmup": 1}, [6, 4.5, 3, 1.5, 0]),  # critics learn first
 ])  # fmt: skip

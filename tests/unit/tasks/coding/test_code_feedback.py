@@ -310,6 +310,7 @@ RAISES = "def aux(x, n):\n    raise ValueError('alpha words')\n    return x"
 WRONG = USES.replace("+ 1", "+ 3")  # f(1) is 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aux, main, number, usage, tests", [
     (AUX, USES, 1, "uses aux.", "1 of 1."),
     (AUX, WRONG, 1, "uses aux.", "0 of 1.\nFailed: assert f(1, 0) == 3 -> AssertionError"),
