@@ -57,7 +57,6 @@ FROM_FOREST = {
     "ccpo": ccpo.assign,
     "lessonl": lessonl.assign,
 }
-CRITICS = {name for name, _ in actor_critic.RECIPES}
 
 
 def build(
@@ -131,14 +130,19 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if name in CRITICS or name in FROM_PAIRS or name == SFT:
+    if critic.used(config) or name in FROM_PAIRS or name == SFT:
         return None
     if name == "maporl":
-        fields = [field.name for field in dataclasses.fields(maporl.Influence)]
-        influence = maporl.Influence(**{name: config.maporl[name] for name in fields})
-        return functools.partial(maporl.assign, config=credit_config(config), influence=influence)
+        return influence(config)
     assign = FROM_FOREST[name] if name in FROM_FOREST else custom.resolve(name)
     return functools.partial(assign, config=credit_config(config))
+
+
+def influence(config) -> Callable:
+    """MAPoRL's credit without value models."""
+    fields = [field.name for field in dataclasses.fields(maporl.Influence)]
+    options = maporl.Influence(**{name: config.maporl[name] for name in fields})
+    return functools.partial(maporl.assign, config=credit_config(config), influence=options)
 
 
 def credit_config(config) -> magrpo.CreditConfig:
@@ -185,7 +189,7 @@ def build_token_ppo(config, team: Team, trainables: Callable[[], list]) -> token
 
     # Each turn is a problem of its own.
     own = dataclasses.replace(credit_config(config), turn_loss="mean")
-    fixed = from_forest(config), build_critics(config, team), own
+    fixed = influence(config), build_critics(config, team), own
     options = dict(lam=c.gae_lambda, kl=c.kl_reward, reference=reference, warmup=config.critic.warmup)
     return token_ppo.TokenPpo(*fixed, **options)
 

@@ -19,6 +19,9 @@ PUBLISHED = {
     "HuggingFaceTB/SmolLM2-135M": (576, 1536, 30, 9, 3, 49152, True),
     "HuggingFaceTB/SmolLM2-360M": (960, 2560, 32, 15, 5, 49152, True),
     "HuggingFaceTB/SmolLM2-1.7B": (2048, 8192, 24, 32, 32, 49152, True),
+    "meta-llama/Llama-3.1-8B": (4096, 14336, 32, 32, 8, 128256, False),
+    "Qwen/Qwen2.5-3B": (2048, 11008, 36, 16, 2, 151936, True),
+    "Qwen/Qwen2.5-7B": (3584, 18944, 28, 28, 4, 152064, False),
     "Qwen/Qwen2.5-Coder-0.5B": (896, 4864, 24, 14, 2, 151936, True),
     "Qwen/Qwen2.5-Coder-1.5B": (1536, 8960, 28, 12, 2, 151936, True),
     "Qwen/Qwen2.5-Coder-3B": (2048, 11008, 36, 16, 2, 151936, True),
@@ -44,8 +47,16 @@ def _in_common(architecture: str, positions: int, theta: float, **others) -> dic
     }
 
 
+_LONG = {  # of Llama 3.1: contexts of 131,072 tokens after 8192
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 FAMILIES = {
     "HuggingFaceTB/SmolLM2": _in_common("LlamaForCausalLM", 8192, 100_000.0),
+    "meta-llama/Llama-3.1": _in_common("LlamaForCausalLM", 131072, 500_000.0, rope_scaling=_LONG),
     "Qwen/Qwen2.5": _in_common("Qwen2ForCausalLM", 32768, 1_000_000.0),
     "Qwen/Qwen3": _in_common("Qwen3ForCausalLM", 40960, 1_000_000.0),
     "google/gemma-3": _in_common("Gemma3ForCausalLM", 32768, 1_000_000.0, sliding_window=512),

@@ -5,6 +5,7 @@ they are given the result and the normaliser of all blocks. They have no public 
 this version of JAX has them.
 """
 
+import contextlib
 import functools
 import inspect
 
@@ -37,7 +38,8 @@ def forward(q_BLQH, k_BSKH, v_BSKH, visible: Visible, scale: float, interpret: b
     kernel = _kernel(q_BLQH.shape[2], _padded(length), _padded(slots), visible.causal, interpret)
     q_BQLH, k_BKSH, v_BKSH = _by_head(q_BLQH * scale), _by_head(k_BSKH), _by_head(v_BSKH)
     segments = _segments(visible, q_BLQH.shape[0], length, slots)
-    out_BQLH, (norms_BQL,) = jax.vmap(kernel)(q_BQLH, k_BKSH, v_BKSH, segments)
+    with _products(q_BLQH.dtype):
+        out_BQLH, (norms_BQL,) = jax.vmap(kernel)(q_BQLH, k_BKSH, v_BKSH, segments)
     norms_BLQ = jnp.swapaxes(norms_BQL[:, :, :length], 1, 2)
     return _by_token(out_BQLH, length), norms_BLQ
 
@@ -68,8 +70,16 @@ def backward(
         saved = q, k, v, segments, None, out, norms, kernel.dq_mask_info, kernel.dkv_mask_info
         return splash._splash_attention_bwd(**options, res=saved, do=d_out)[3:6]
 
-    d_q, d_k, d_v = jax.vmap(one)(*queries, *keys, norms_BQL, segments)
+    with _products(q_BLQH.dtype):
+        d_q, d_k, d_v = jax.vmap(one)(*queries, *keys, norms_BQL, segments)
     return _by_token(d_q, length) * scale, _by_token(d_k, slots), _by_token(d_v, slots)
+
+
+def _products(dtype) -> contextlib.AbstractContextManager:
+    """The precision of the kernel's products: that of ``policy.precision`` is for float32 numbers, and the compiler
+    refuses it for shorter ones, whose products are exact in float32 anyway.
+    """
+    return contextlib.nullcontext() if dtype == jnp.float32 else jax.default_matmul_precision("bfloat16")
 
 
 @functools.cache

@@ -90,6 +90,7 @@ def test_reading_prompts_is_what_xla_counts_for_one_layer(kv_heads, width):
     ("Qwen/Qwen2.5-Coder-7B", 7.61), ("Qwen/Qwen2.5-Coder-14B", 14.7),
     ("Qwen/Qwen2.5-Coder-32B", 32.5), ("Qwen/Qwen3-0.6B", 0.6), ("Qwen/Qwen3-1.7B", 1.7),
     ("Qwen/Qwen3-4B-Base", 4.0), ("Qwen/Qwen3-8B", 8.2),
+    ("meta-llama/Llama-3.1-8B-Instruct", 8.03), ("Qwen/Qwen2.5-3B-Instruct", 3.09), ("Qwen/Qwen2.5-7B", 7.62),
     ("google/gemma-3-270m", 0.268), ("google/gemma-3-1b-it", 1.0),
 ])  # fmt: skip
 def test_published_models_have_the_parameters_that_their_cards_say(name, billions):

@@ -254,3 +254,22 @@ def test_a_kernel_of_other_devices_is_refused():
         choice.choose("splash", tiny.POLICY.config, "float32", CPU)
     with pytest.raises(ValueError, match="'cudnn': cudnn runs on NVIDIA GPUs, and the device is TPU v5"):
         choice.choose("cudnn", tiny.POLICY.config, "bfloat16", V5P)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_of_shorter_numbers_are_not_asked_for_in_more_precision(dtype):
+    """A TPU's compiler refuses bfloat16 products in the precision of float32 ones, which `policy.precision` sets."""
+    q, (k, v), _ = inputs()
+    numbers = [x.astype(dtype) for x in (q, k, v)]
+
+    def both(q, k, v):
+        visible = Visible(causal=True)
+        out, norms = splash.forward(q, k, v, visible, 0.5)
+        return splash.backward(q, k, v, visible, 0.5, out, norms, out)
+
+    with jax.default_matmul_precision("float32"):
+        text = str(jax.make_jaxpr(both)(*numbers))
+    products = re.findall(r"dot_general\[.*?\]\s", text, re.DOTALL)
+    assert len(products) >= 7  # two of the forward pass, five of the gradients
+    highest = ["HIGHEST" in product for product in products]
+    assert all(highest) if dtype == "float32" else not any(highest)

@@ -9,6 +9,7 @@ import pytest
 import tiny
 
 from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.factory import systems
 from jaxmarl_llm.systems import critics, token_ppo
 from jaxmarl_llm.systems.critics import Critics, value_model
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -147,6 +148,14 @@ def test_where_no_reward_applies_nobody_learns():
 
 VALUES = {"task.kind": "reasoning", "task.source": "clues", "task.feedback": "heard", "train.joint_mode": "aligned",
           "train.turns": 2, "train.later_samples": 1, "train.system": "maporl", "maporl.value_model": True}  # fmt: skip
+
+
+def test_credit_does_not_follow_from_the_forest_alone():
+    config = base_config()
+    config.update_from_flattened_dict(VALUES)
+    assert systems.from_forest(config) is None  # such runs are not judged again as if they had no value models
+    config.maporl.value_model = False
+    assert systems.from_forest(config) is not None
 
 
 @pytest.mark.parametrize("fields, sentence", [
