@@ -29,7 +29,8 @@ def stage(config) -> ConfigDict:
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
     made.train.protocol = config.warm_up.protocol or config.train.protocol
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
-    for section in ("critic", "preference", "warm_up", "lessons"):  # what only the main run reads
+    # What only the main run reads.
+    for section in ("critic", "maporl", "sweet", "preference", "warm_up", "lessons"):
         made[section] = base[section]
     made.search.plans = base.search.plans
     made.task.drop_easier_than = base.task.drop_easier_than

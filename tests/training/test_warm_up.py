@@ -7,6 +7,7 @@ import pytest
 import smoke_runs
 from game_runs import config_of
 
+from configs import reasoning
 from experiments import train
 from jaxmarl_llm import checkpoint
 from jaxmarl_llm.runs import final_table, warm_up
@@ -28,6 +29,21 @@ def test_the_stage_differs_in_its_training_only():
     assert (stage.train.clip, stage.train.minibatches, stage.warm_up.steps) == (0.0, 1, 0)
     for section in ("task", "sampling", "team", "sft", "model", "seed"):
         assert stage[section] == config[section]
+
+
+def test_settings_of_a_system_are_not_those_of_the_stage():
+    """A setting that only one system reads would be refused beside train.system='sft'."""
+    config = clues_with_a_warm_up()
+    config.update_from_flattened_dict({"maporl.value_model": True, "maporl.horizon": "current", "sft.batch": 9})
+    stage = warm_up.stage(config)
+    assert not stage.maporl.value_model and stage.maporl.horizon == "discounted" and stage.train.epochs == 1
+
+
+def clues_with_a_warm_up():
+    config = reasoning.get_config("clues")
+    config.sft.source = "game_runs:words"
+    config.warm_up.steps, config.train.epochs, config.train.clip = 10, 4, 0.2
+    return config
 
 
 def test_the_stage_may_have_another_protocol():
