@@ -18,12 +18,13 @@ Variants (after a colon, one of them; none is maporl), with what was published o
 
 Questions are those of a package that you install (docs/reasoning.md), which has 200 GSM8K questions to train on and no
 solutions. What is ours, because the sources leave it open or it is not built: the number of problems in an iteration,
-adapters where nothing else is named below, sampling temperatures, and prompts. MAPoRL has one adapter for all turns
-and no punishment for an answer without its box. MLPO's and SWEET-RL's frozen models are behind an endpoint that serves
-them: set --config.expert.base_url. SWEET-RL asks about coding problems with cut descriptions, in place of ColBench.
+adapters where nothing else is named below, sampling temperatures, and prompts. MAPoRL has no punishment for an answer
+without its box, and its agents are shown noise over the truth, not the verifier's scores. MLPO's and SWEET-RL's frozen
+models are behind an endpoint that serves them: set --config.expert.base_url. SWEET-RL asks about coding problems with
+cut descriptions, in place of ColBench.
 """
 
-from jaxmarl_llm.config import UserError, base_config, parse_arg
+from jaxmarl_llm.config import UserError, agent_settings, base_config, parse_arg
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 QWEN_3B, QWEN_7B = "Qwen/Qwen2.5-3B-Instruct", "Qwen/Qwen2.5-7B-Instruct"
@@ -51,15 +52,20 @@ def questions(config, source: str) -> None:
 
 
 def maporl(config) -> None:
-    """Two agents, three turns; PPO with value models, four passes, adapters of rank 8 over a base of 4 bits."""
+    """Two agents, three turns with adapters of their own over a base of 4 bits; PPO, value models, a verifier."""
     questions(config, "modelco:gsm8k")
-    config.model, config.team.agents = QWEN_3B, ("first", "second")
+    config.model, config.train.protocol = QWEN_3B, "relay"
+    config.team.agents = ("first", "second", "first_2", "second_2", "first_3", "second_3")
+    # The first turn stays as it is.
+    still = {f"team.agent.{name}.trainable": False for name in ("first", "second")}
+    agent_settings.declare(config, still)
+    config.update_from_flattened_dict(still)
     config.model_options.quantize, config.team.rank, config.team.alpha = "nf4", 8, 16.0
     config.train.system, config.train.turns, config.train.later_samples = "maporl", 3, 1
-    config.train.turn_weights = (0.0, 1.0, 1.0)  # the first turn stays as it is
     config.task.feedback, config.task.total = "heard_scored", "vote"
     config.sampling.max_new_tokens = 300
-    config.maporl.value_model, config.maporl.kl_reward = True, 0.002
+    config.maporl.value_model, config.maporl.kl_reward, config.maporl.verifier = True, 0.002, True
+    config.preference.update(collect=20, selection="halves", pairs=4)
     config.train.group, config.train.prompts, config.train.steps = 4, 16, 500
     config.train.epochs, config.train.clip, config.train.lr = 4, 0.2, 1e-5
     config.critic.updates, config.critic.lr, config.critic.clip = 4, 1e-5, 0.2

@@ -10,6 +10,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
+from jaxmarl_llm.utils.errors import UserError
 
 
 def joint_actions(
@@ -50,7 +51,9 @@ def joint_actions(
             records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
 
     def records_of(j: int) -> dict[str, AgentRecord]:
-        by_agent = {agent: records[t] for agent, t in zip(task.agents, forest.joints[j].turns, strict=True)}
+        by_agent = {forest.turns[t].agent: records[t] for t in forest.joints[j].turns}
+        if not {*by_agent} <= {*task.agents}:
+            raise UserError(f"a joint answer is by {[*by_agent]}; the task's agents are {task.agents!r}")
         if marginals_NJ is None:
             return by_agent
         worth = [None if np.isnan(x) else float(x) for x in marginals_NJ[:, j]]

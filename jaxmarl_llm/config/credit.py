@@ -153,6 +153,8 @@ def _counterfactual(config: ConfigDict) -> list[str]:
             f"with train.protocol={c.protocol!r} partners wrote after reading the agent, and train.system='ccpo' "
             "would subtract what its answer led to"
         )
+    if c.protocol == "relay":
+        why.append("with train.protocol='relay' an agent has no part in most answers, allowed is ''")
     if kind == "reference" and config.team.mode != "adapters":
         why.append(f"the untrained agent is the base without adapters, team.mode is {config.team.mode!r}")
     return [f"train.counterfactual={kind!r}: {reason}" for reason in why]

@@ -26,6 +26,10 @@ FIELDS = (
            "wrong after a wrong one.", low=0),
     number("maporl.provoke", 0.0,
            "The same where they become right after a wrong answer, and wrong after a right one.", low=0),
+    value("maporl.verifier", False,
+          "What an answer earns by itself is the estimate of a verifier, fitted to right and wrong answers of the "
+          "first preference.collect iterations, in which nobody learns (preference.pairs, batch, model_updates, "
+          "model_lr, pairs_per_microbatch); else whether it is right.", _MAPORL),
     value("maporl.value_model", False,
           "An advantage for every token by a value model of each agent (section critic), as in the paper; else one for "
           "each answer, its return less the mean of its group.", _MAPORL),
@@ -40,6 +44,11 @@ FIELDS = (
 def has_values(config: ConfigDict) -> bool:
     """Whether agents have value models."""
     return config.train.system == NAME and config.maporl.value_model
+
+
+def has_verifier(config: ConfigDict) -> bool:
+    """Whether answers earn a verifier's estimates."""
+    return config.train.system == NAME and config.maporl.verifier
 
 
 def needs_reference(config: ConfigDict) -> bool:
@@ -64,17 +73,44 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
             "train.system='maporl': it learns from what each agent earned by itself, and "
             f"{_without_local(config)} does not tell it"
         )
-    if c.protocol not in ("simultaneous", "leader", "teams"):
+    if c.protocol not in ("simultaneous", "relay", "leader", "teams"):
         bad.append(
-            f"train.protocol={c.protocol!r}: train.system='maporl' needs 'simultaneous', 'leader' or 'teams', in "
-            "which agents revise their answers after reading the others'"
+            f"train.protocol={c.protocol!r}: train.system='maporl' needs 'simultaneous', 'relay', 'leader' or 'teams', "
+            "in which agents revise their answers after reading the others'"
         )
     named = [name for name in BONUSES if own[name]]
     if named and len(config.team.agents) < 2:
         bad.append(
             f"maporl.{named[0]}={own[named[0]]}: team.agents={tuple(config.team.agents)!r} has no others"
         )
-    return bad + _values(config)
+    return bad + _values(config) + _verifier(config)
+
+
+def _verifier(config: ConfigDict) -> list[str]:
+    """Settings with which a verifier cannot be fitted, or reads what it has seen."""
+    if not config.maporl.verifier:
+        return []
+    c, bad, where = config.train, [], "maporl.verifier=True"
+    if c.redraw:
+        bad.append(f"train.redraw={c.redraw}: with {where} allowed is 0")
+    if config.preference.replay != "all":
+        bad.append(f"preference.replay={config.preference.replay!r}: with {where} allowed is 'all'")
+    warmup = config.critic.warmup if config.maporl.value_model else 0
+    if config.preference.collect + warmup >= c.steps:
+        collect = f"preference.collect={config.preference.collect}" + (
+            f" and critic.warmup={warmup}" if warmup else ""
+        )
+        bad.append(
+            f"{collect}: with {where} there must be fewer than train.steps={c.steps}, or nobody learns"
+        )
+    if config.task.train_split == "all":
+        bad.append(
+            f"task.train_split='all': {where} would be fitted to the questions of validation and test, allowed is a "
+            "split of the source"
+        )
+    if config.team.mode == "frozen":
+        bad.append(f"{where}: team.mode='frozen' learns nothing")
+    return bad
 
 
 def _values(config: ConfigDict) -> list[str]:

@@ -14,7 +14,7 @@ NEEDED = {
 
 
 def _pairs(config: ConfigDict) -> bool:
-    return config.train.system in FROM_PAIRS
+    return config.train.system in FROM_PAIRS or config.train.system == "maporl" and config.maporl.verifier
 
 
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"
@@ -23,11 +23,12 @@ _WITH_REFERENCE = tuple(name for name in DIRECT if name not in ("malt", "sweet")
 _WITH_NLL = ("dpo", "malt", "sweet")
 FIELDS = (
     number("preference.collect", 10,
-           "madpo, marlhf, dpo, malt, sweet: first iterations, which collect pairs, or dialogues, without learning.",
+           "madpo, marlhf, dpo, malt, sweet, maporl.verifier: first iterations, which collect pairs, or dialogues, "
+           "without learning.",
            low=1),
     number("preference.pairs", 4,
-           "Pairs of a problem's joint answers in an iteration, of dpo, malt and sweet of an agent's to one prompt; "
-           "0: all.",
+           "Pairs of a problem's joint answers in an iteration, of dpo, malt, sweet and maporl.verifier of an agent's "
+           "to one prompt; 0: all.",
            low=0),
     choice("preference.selection", "gap", "Which pairs, if there are more.",
            {"gap": "those of the greatest difference of rewards, of sweet of the critic's scores", "random": "",
@@ -40,8 +41,8 @@ FIELDS = (
     number("preference.nearest", 3, "Iterations of replay=nearest, this one counted.", low=1),
     number("preference.decay", 0.5, "lambda of replay=decay; 1: all iterations alike.", low=0.01, high=1),
     number("preference.batch", 16,
-           "Pairs of an update, of madpo's agents, of each agent of dpo, malt and sweet, of marlhf's reward model, or "
-           "of sweet's critic.",
+           "Pairs of an update, of madpo's agents, of each agent of dpo, malt and sweet, of marlhf's reward model, of "
+           "sweet's critic, or of a verifier.",
            low=1),
     number("preference.beta", 0.1,
            "madpo, dpo, malt, sweet: strength of the pull to the reference (DPO's beta).", low=1e-6),
@@ -54,13 +55,14 @@ FIELDS = (
            low=0, read=Read(lambda c: c.train.system in _WITH_NLL,
                             f"only train.system={' and '.join(map(repr, _WITH_NLL))} read it")),
     number("preference.model_updates", 32,
-           "marlhf: updates of the reward model whenever it is fitted: once, of _iter in every iteration; sweet: of "
-           "the critic in each of sweet.critic_steps.",
+           "marlhf, a verifier: updates of the model whenever it is fitted: once, of _iter in every iteration; sweet: "
+           "of the critic in each of sweet.critic_steps.",
            low=1),
     number("preference.model_lr", 1e-4,
-           "marlhf, sweet: learning rate of the AdamW of the reward model or critic.", low=0),
+           "marlhf, sweet, maporl.verifier: learning rate of the AdamW of the reward model, critic or verifier.",
+           low=0),
     number("preference.pairs_per_microbatch", 4,
-           "marlhf, sweet: pairs of a micro-batch of the reward model or critic.", low=1),
+           "marlhf, sweet, maporl.verifier: pairs of a micro-batch of the reward model, critic or verifier.", low=1),
 )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ def problems(config, base) -> list[str]:
             bad.append(f"{where}: it replies to questions, allowed is train.protocol='dialogue'")
         if system in (*systems.CRITICS, *systems.FROM_PAIRS) and not partner:
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
+        if system == "maporl" and config.maporl.verifier:
+            bad.append(f"maporl.verifier=True: it reads the tokens of all agents, and {where} has others")
         if not config.model_options.chat:
             bad.append(f"model_options.chat=False: {where} is reached by chats, which its endpoint writes")
         if config.train.counterfactual == "reference":

@@ -10,7 +10,7 @@ from jaxmarl_llm.utils.errors import UserError
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
     "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "malt",
-    "memory", "preference", "reward_model", "seconds", "sft", "spent", "step", "sweet", "test",
+    "maporl", "memory", "preference", "reward_model", "seconds", "sft", "spent", "step", "sweet", "test",
     "test_greedy", "train",
 )  # fmt: skip
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv

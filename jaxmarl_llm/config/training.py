@@ -5,7 +5,7 @@ from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 # Protocols in which agents read each other's answers.
-READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue")
+READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue", "relay")
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
 
@@ -43,6 +43,7 @@ FIELDS = (
             "tree": "in order, each answers every path of answers before it G times; one turn",
             "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
             "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
+            "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
                         "answers",
@@ -112,6 +113,16 @@ def _agents(config: ConfigDict) -> list[str]:
     if len(agents) < least or protocol == "retrieve" and len(agents) % 2:
         wanted = f"{least} or more names" + (", as many scorers as others" if protocol == "retrieve" else "")
         bad.append(f"team.agents={agents!r}: train.protocol={protocol!r} allows {wanted}")
+    turns = config.train.turns
+    if protocol == "relay" and (turns < 2 or len(agents) % turns):
+        bad.append(
+            f"team.agents={agents!r}: train.protocol='relay' allows equally many names for each of train.turns={turns} "
+            "turns, and 2 turns or more"
+        )
+    if protocol == "relay" and config.task.centralised:
+        bad.append(
+            "task.centralised=True: train.protocol='relay' has other agents in every turn, allowed is False"
+        )
     if protocol == "retrieve" and config.task.kind != "reasoning":
         bad.append(
             f"train.protocol='retrieve': task.kind={config.task.kind!r} reads no scores, allowed is 'reasoning'"

@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import agent_settings, critic, systems
+from jaxmarl_llm.config import agent_settings, critic, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -27,8 +27,9 @@ def samples(config) -> list[int]:
 
 
 def answers(config) -> int:
-    """Completions of each agent in one iteration that are parts of joint answers."""
-    return sum(n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True))
+    """Completions of each agent in one iteration that are parts of joint answers; of a relay the most of any agent."""
+    by_turn = [n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True)]
+    return max(by_turn) if config.train.protocol == "relay" else sum(by_turn)
 
 
 def candidates(config) -> int:
@@ -38,8 +39,9 @@ def candidates(config) -> int:
 
 def collecting(config) -> int:
     """First iterations in which no agent learns."""
-    if critic.used(config):
-        return config.critic.warmup
+    if critic.used(config) or maporl.has_verifier(config):
+        verified = config.preference.collect if maporl.has_verifier(config) else 0
+        return verified + (config.critic.warmup if critic.used(config) else 0)
     if config.train.system == "sweet":
         return config.preference.collect + config.sweet.critic_steps
     return config.preference.collect if config.train.system in systems.OFFLINE else 0
@@ -71,6 +73,12 @@ def learned(config) -> int:
     if config.train.system in systems.DIRECT:
         return 2 * config.preference.batch
     return (answers(config) + remarks(config)) // config.train.minibatches
+
+
+def agents_per_turn(config) -> int:
+    """Agents that are part of a joint answer."""
+    c, agents = config.train, len(config.team.agents)
+    return agents // c.turns if c.protocol == "relay" else agents
 
 
 def remarks(config) -> int:
@@ -149,6 +157,10 @@ def completions(config) -> int:
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     if c.system == "mlpo":  # peers answer once
         return c.prompts * (len(config.team.agents) - 1 + c.group)
+    if c.protocol == "relay":
+        return sum(
+            n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True)
+        ) * agents_per_turn(config)
     if c.protocol == "dialogue":  # at most: dialogues may end early
         return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
     rounds = 2 if c.protocol == "discussion" else 1

@@ -161,8 +161,9 @@ def _evaluation(
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
     tokens = tuple(row[of_item] for row in tokens_B)
     voted = votes.scores(task, [task.items[i] for i in item_ids], last, vote) if vote else {}
+    answering = dict.fromkeys(agent for row in last for action in row for agent in action.agents)
     return Evaluation(
-        last, tuple(task.agents), task.normalise, grades, statements, tuple(earlier), tokens, voted
+        last, tuple(answering), task.normalise, grades, statements, tuple(earlier), tokens, voted
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from jaxmarl_llm.transcripts import JointAction
+from jaxmarl_llm.transcripts import AgentRecord, JointAction
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
@@ -92,7 +92,7 @@ class Evaluation:
 
     def completion_length(self, agent: str) -> float:
         """Mean tokens of an agent's completions, end of text included."""
-        return float(np.mean([action.agents[agent].completion_length for action in self.actions]))
+        return float(np.mean([speech.completion_length for speech in self._of(agent)]))
 
     def answer_tokens(self) -> float:
         """Mean of ``tokens_BG``."""
@@ -100,7 +100,11 @@ class Evaluation:
 
     def truncated(self, agent: str) -> float:
         """Share (0..1) of an agent's completions that were cut off at the length limit."""
-        return float(np.mean([action.agents[agent].finish_reason == "length" for action in self.actions]))
+        return float(np.mean([speech.finish_reason == "length" for speech in self._of(agent)]))
+
+    def _of(self, agent: str) -> list[AgentRecord]:
+        """An agent's parts in the last answers; in a relay that ends early they are by different agents."""
+        return [action.agents[agent] for action in self.actions if agent in action.agents]
 
     def verdicts(self) -> dict[str, int]:
         """Count each verdict, the most frequent first."""

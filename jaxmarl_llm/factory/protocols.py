@@ -19,6 +19,7 @@ from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
 from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.protocols.reflexion import Reflexion
+from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.repeated import Repeated
 from jaxmarl_llm.protocols.review import review, show_last
 from jaxmarl_llm.protocols.teams import show_teams, teams
@@ -93,6 +94,9 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
     feedback = task.feedback if c.turns > 1 else None
     if asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = distributed.on_main(feedback)
+    if c.protocol == "relay":
+        agents = tuple(config.team.agents)
+        return Relay(task.prompts, samples or c.group, c.turns, feedback, agents=agents, **options)
     return IN_TURNS[c.protocol](task.prompts, samples or c.group, c.turns, feedback, **options)
 
 

@@ -33,6 +33,7 @@ from jaxmarl_llm.systems import (
     mlpo,
     sft,
     token_ppo,
+    verified,
 )
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
@@ -40,6 +41,7 @@ from jaxmarl_llm.systems.preferences import Pool, pairs_of, siblings, turn_score
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.systems.types import FromForest, System
+from jaxmarl_llm.systems.verified import Together, Verified
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 
@@ -79,8 +81,8 @@ def build(
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
-    if maporl_fields.has_values(config):
-        return build_token_ppo(config, team, trainables)
+    if name == maporl_fields.NAME:
+        return build_maporl(config, team, trainables)
     if (assign := from_forest(config)) is not None:
         return FromForest(assign)
     if name == "sweet":
@@ -117,6 +119,8 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
         return jax.eval_shape(lambda: sweet.build_critic(config, team).states)
     if name in FROM_PAIRS and name not in DIRECT:
         return jax.eval_shape(lambda: build_reward_critics(config, team).states)
+    if maporl_fields.has_verifier(config):
+        return jax.eval_shape(lambda: build_maporl(config, team, lambda: trainables).models.states)
     if not critic.used(config):
         return {}
     if config.critic.shared:
@@ -130,7 +134,7 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if critic.used(config) or name in FROM_PAIRS or name == SFT:
+    if critic.used(config) or name in FROM_PAIRS or name == SFT or maporl_fields.has_verifier(config):
         return None
     if name == "maporl":
         return influence(config)
@@ -180,6 +184,19 @@ def build_critics(config, team: Team) -> Critics:
     return Critics(own, critic_optimizer(config), clip=c.clip, by_token=by_token, **sizes)
 
 
+def build_maporl(config, team: Team, trainables: Callable[[], list]) -> System:
+    """MAPoRL, with value models, a verifier, both, or neither."""
+    if maporl_fields.has_values(config):
+        system = build_token_ppo(config, team, trainables)
+    else:
+        system = FromForest(influence(config))
+    if not config.maporl.verifier:
+        return system
+    verifier = build_verifier(config, team)
+    models = Together(verifier, system.models) if system.models else verifier
+    return Verified(system, verifier, models, config.preference.collect)
+
+
 def build_token_ppo(config, team: Team, trainables: Callable[[], list]) -> token_ppo.TokenPpo:
     """MAPoRL with value models."""
     c, sampling = config.maporl, training.sampling_params(config)
@@ -226,11 +243,20 @@ def build_pool(config, find: Callable = pairs_of) -> Pool:
     return Pool((config.seed, randomness.STREAMS.index("preferences")), find, **options)
 
 
-def build_reward_model(config, team: Team) -> RewardModel:
-    """The reward model of ``train.system``, with its pairs."""
+def build_reward_model(config, team: Team, find: Callable = pairs_of, **options) -> RewardModel:
+    """The reward model of ``train.system``, with its pairs; ``find`` as of `Pool`, options as of `RewardModel`."""
     c, optimizer = config.preference, reward_optimizer(config)
     sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
-    return RewardModel(build_reward_critics(config, team), optimizer, build_pool(config), **sizes)
+    return RewardModel(
+        build_reward_critics(config, team), optimizer, build_pool(config, find), **sizes, **options
+    )
+
+
+def build_verifier(config, team: Team) -> RewardModel:
+    """The verifier of MAPoRL, with its pairs."""
+    return build_reward_model(
+        config, team, verified.pairs_of, loss=verified.label_loss, metric="maporl/verifier_loss"
+    )
 
 
 def build_reward_critics(config, team: Team) -> Critics:

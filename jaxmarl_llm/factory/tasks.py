@@ -10,6 +10,7 @@ from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.experts.feedback import ExpertEdits
+from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import data_files, row_rules
@@ -27,6 +28,7 @@ from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 from jaxmarl_llm.tasks.reasoning import load as questions
 from jaxmarl_llm.tasks.reasoning import shown_scores
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
+from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.reward_calls import RewardCalls
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
@@ -82,6 +84,11 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
     """
     c = config.task
+    if config.train.protocol == "relay":
+        one_turn = config.copy_and_resolve_references()
+        one_turn.team.agents = turns_of(config.team.agents, config.train.turns)[0]
+        one_turn.train.protocol = "simultaneous"
+        return RelayTask(build_task(one_turn, executor, split, expert), config.team.agents)
     with _naming(config, split):
         task = _own_task(config, executor, split, expert)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task

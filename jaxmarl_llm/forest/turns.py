@@ -165,11 +165,13 @@ class Forest:
     unused: tuple["Forest", ...] = ()
 
     def joint_texts(self) -> dict[str, list[str]]:
-        """Completions of each agent in the joint answers: {agent: [J texts]}."""
-        texts: dict[str, list[str]] = {}
+        """Completions of each agent in the joint answers: {agent: [J texts]}, '' where it has no part in one."""
+        agents = dict.fromkeys(self.turns[i].agent for joint in self.joints for i in joint.turns)
+        texts: dict[str, list[str]] = {agent: [] for agent in agents}
         for joint in self.joints:
-            for turn in (self.turns[i] for i in joint.turns):
-                texts.setdefault(turn.agent, []).append(turn.text)
+            own = {self.turns[i].agent: self.turns[i].text for i in joint.turns}
+            for agent in agents:
+                texts[agent].append(own.get(agent, ""))
         return texts
 
     def totals(self) -> np.ndarray:

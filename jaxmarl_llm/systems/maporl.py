@@ -7,8 +7,9 @@ and wrong (`credit.influence`), its advantage is
     A = R - mean of R          over the group (item, agent, turn)
 
 V is what the agent earned by itself (`Judgement.local`). ``train.turn_weights=(0, 1)`` leaves the first turn as it
-is. With ``maporl.value_model`` the advantages are those of `token_ppo` from the same R, as in the paper, which has
-adapters for every turn besides, and a learned verifier's scores as V.
+is. The paper has three parts more: with ``maporl.value_model`` the advantages are those of `token_ppo` from the same R,
+with ``maporl.verifier`` V is a learned score (`verified`), and with ``train.protocol=relay`` every turn has adapters of
+its own.
 """
 
 import dataclasses

@@ -7,6 +7,7 @@ from jaxmarl_llm.config.programs import METHODS
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.tasks.reasoning import guess
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
+from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 
 NAMES = FIELDS["train.protocol"].choices
@@ -24,4 +25,8 @@ def build(name, options, samples=None):
         section, _, field = key.rpartition(".")
         config[section or "train"][field] = value
     task = PROGRAMS if name in METHODS else DIALOGUES if name == "dialogue" else GAME
+    if name == "relay":  # two agents in each turn
+        turns = config.train.turns
+        config.team.agents = ("a", "b", *(f"{agent}{turn}" for turn in range(1, turns) for agent in ("a", "b")))
+        task = RelayTask(GAME, config.team.agents)
     return protocols.build(config, task, None, samples), task

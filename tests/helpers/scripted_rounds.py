@@ -156,9 +156,11 @@ def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str) -> Tur
 
 
 def _judge(state: Episode, task, node, number: int) -> list[Joint]:
-    """Sample g of all agents together, as aligned joint answers are."""
-    rows = list(zip(*(node.turns[agent] for agent in task.agents), strict=True))
-    texts = {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(task.agents)}
+    """Sample g of all agents together, as aligned joint answers are; the text of an agent without a part is ''."""
+    answering = [agent for agent in task.agents if agent in node.turns]
+    rows = list(zip(*(node.turns[agent] for agent in answering), strict=True))
+    texts = dict.fromkeys(task.agents, [""] * len(rows))
+    texts |= {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(answering)}
     judgements = task.judge([state.items[node.item]] * len(rows), texts)
     return [
         Joint(node.item, row, judgement, number, node.turn, node.follows, tuple(ids[g] for ids in node.heard))

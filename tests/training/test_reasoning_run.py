@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 import smoke_runs
@@ -11,6 +12,8 @@ from experiments import train
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import evaluations
+from jaxmarl_llm.systems import verified
+from jaxmarl_llm.tasks.toys.one_word import WORDS
 
 SMALL = {"train.steps": 2, "train.group": 4, "save.every": 1, "eval.samples": 2, "log.report": False,
          "log.transcripts_every": 1}  # fmt: skip
@@ -74,6 +77,63 @@ def test_chains_of_clues_are_evaluated_to_their_last_turn(tmp_path):
     assert any(same) and all(first == second for (first, second), ended in zip(texts, same, strict=True) if ended)
     assert len(sampled.tokens_BG) == 9 and np.min(sampled.tokens_BG) >= 2
     assert report["sampled"]["scores"]["return"]["mean"] is not None
+
+
+RELAY = {
+    "model": "game-tiny", "train.system": "maporl", "train.protocol": "relay", "train.turns": 2,
+    "train.later_samples": 1, "team.agents": ("a", "b", "a2", "b2"), "task.feedback": "heard", "task.total": "mean",
+    "sampling.max_new_tokens": 2, "sampling.stop": (), "sampling.max_prompt_tokens": 256, "train.prompts": 6,
+    "maporl.verifier": True,
+    "train.prompts_per_microbatch": 3, "preference.collect": 1, "preference.batch": 4, "preference.model_updates": 3,
+    "maporl.value_model": True, "critic.warmup": 1, "train.epochs": 2, "train.clip": 0.2, "train.steps": 4,
+    "warm_up.steps": 0, "eval.vote": "", "eval.every": 0, "eval.before": False, "policy.remat": "none",
+}  # fmt: skip
+
+
+def words_to_say(folder):
+    """A file of 48 questions whose answer is one of three words."""
+    rows = [
+        {"question": f"The word of {n}? Say left, middle or right.", "answer": WORDS[n % 3], "kind": "choice",
+         "options": WORDS} for n in range(48)
+    ]  # fmt: skip
+    path = folder / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.slow
+def test_a_relay_with_a_verifier_and_value_models_goes_on_as_if_it_had_not_ended(tmp_path, monkeypatch):
+    """One iteration fits the verifier, one the value models, then all learn; it ends before each and goes on."""
+    fields = RELAY | {"task.source": words_to_say(tmp_path)}
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.train(config("", fields), whole)
+    real = verified.Verified.assign
+    for done in (1, 2, 3):
+
+        def assign(self, forest, done=done):
+            if self.verifier.pool.done == done:
+                raise RuntimeError("stopped here")
+            return real(self, forest)
+
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="stopped here"):
+            patched.setattr(verified.Verified, "assign", assign)
+            train.train(config("", fields), parts)
+    train.train(config("", fields), parts)
+    rows = smoke_runs.rows(whole)
+    assert smoke_runs.rows(parts) == rows
+    names = [{name for name in row if name.endswith(("/loss", "_loss", "_balanced"))} for row in rows]
+    assert names[0] == {"maporl/verifier_loss"} and not any(name.endswith("b2/loss") for name in names[1])
+    learned = {f"{agent}/{what}" for agent in RELAY["team.agents"] for what in ("loss", "critic_loss")}
+    assert learned <= names[2] and learned <= names[3]
+    assert "maporl/verifier_balanced" in names[2]
+    assert smoke_runs.files(parts / "system" / "verifier" / "pairs") == smoke_runs.files(
+        whole / "system" / "verifier" / "pairs"
+    )
+    for action in transcripts.read(whole, 3):
+        assert list(action.agents) == (["a2", "b2"] if action.turn else ["a", "b"])
+    states = [smoke_runs.saved_state(folder, config("", fields)) for folder in (whole, parts)]
+    for left, right in zip(*map(jax.tree.leaves, states), strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 @pytest.mark.model

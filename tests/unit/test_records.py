@@ -106,9 +106,9 @@ def test_a_lesson_stands_with_the_program_that_it_is_about():
     assert remarks == [none, {"aux": credit, "main": None}, none]
 
 
-def test_a_joint_answer_of_another_number_of_agents_is_refused():
+def test_a_joint_answer_of_another_agent_is_refused():
     solo = types.SimpleNamespace(agents=("main",))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"a joint answer is by \['aux', 'main'\]; the task's agents are \('main',\)"):
         records.joint_actions(0, forest(), solo, tokenizers())
 
 
@@ -132,7 +132,7 @@ def test_every_completion_is_in_the_transcript(name, turns, tmp_path):
     more = {"search.plans": turns} if name == "mapcoder" else {}
     protocol, task = built_protocols.build(name, dict(turns=turns) | more)
     forest = scripted_rounds.play(protocol, task, task.items[:2]).forest
-    shown = dict.fromkeys(("a", "b"), types.SimpleNamespace(show=lambda prompt: f"{len(prompt)} characters"))
+    shown = dict.fromkeys(task.agents + ("b",), types.SimpleNamespace(show=lambda prompt: f"{len(prompt)} characters"))
     worth = np.linspace(0, 1, len(forest.turns)).astype(np.float32)
     actions = records.joint_actions(0, forest, task, shown, worth)
     by_id = everything(actions)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,9 @@ from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_team
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout, make_mesh
-from jaxmarl_llm.systems import critics
+from jaxmarl_llm.systems import critics, verified
 from jaxmarl_llm.systems.critics.shared_heads import Heads
+from jaxmarl_llm.systems.preferences.reward_model import RewardModel
 from jaxmarl_llm.update import LossConfig, gradient, packing
 from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.weights import LoadedModel, hf
@@ -363,6 +365,29 @@ def test_critics_read_and_learn_alike_on_a_mesh(programs_shared, shape, mode, jo
     where = jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), made.states[0],
                          layout.shardings(made.states[0], agents=True))  # fmt: skip
     assert all(jax.tree.leaves(where))
+
+
+def test_a_model_of_pairs_is_fitted_alike_on_a_mesh(programs_shared):
+    """Six pairs of texts: a micro-batch of eight on eight devices is filled up."""
+    draw = np.random.default_rng(5).integers
+
+    def turn(length):
+        return SimpleNamespace(prompt=draw(7, 60, length), completion=draw(7, 60, 2))
+
+    pairs = [SimpleNamespace(winner=(turn(3 + k),), loser=(turn(8 - k),)) for k in range(6)]
+    pool = SimpleNamespace(require=lambda: None, draw=lambda number, times: pairs)
+    texts = {k: pair.winner[0].prompt for k, pair in enumerate(pairs)}
+
+    def fitted(layout):
+        own = critics.build(team.Team((build(layout, "adapters"),)), jax.random.key(0), joint=True, rank=2)
+        sizes = dict(batch=6, updates=2, rows=1, loss=verified.label_loss, metric="verifier/loss")
+        made = RewardModel(critics.Critics(own, OPTIMIZER, rows=1), OPTIMIZER, pool, **sizes)
+        before = made.scores_of(texts)
+        return before, made.fit(), made.scores_of(texts)
+
+    plain, actual = fitted(ONE_DEVICE), fitted(layout_of((2, 4, 1), fsdp=True))
+    assert_close(actual, plain)
+    assert any(abs(plain[0][k] - plain[2][k]) > 1e-3 for k in texts)
 
 
 def test_heads_on_the_agents_own_bodies_learn_alike_on_a_mesh(programs_shared):

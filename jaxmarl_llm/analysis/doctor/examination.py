@@ -22,7 +22,7 @@ from jaxmarl_llm.analysis.doctor import (
 )
 from jaxmarl_llm.analysis.doctor.result import Result, failed
 from jaxmarl_llm.analysis.doctor.rewards import ErrorKeepingTask
-from jaxmarl_llm.config import validate
+from jaxmarl_llm.config import maporl, validate
 from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.config.systems import FROM_PAIRS
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
@@ -201,6 +201,7 @@ def _of_signal(config, forest: Forest) -> Iterator[Result]:
     prefers = config.train.system in FROM_PAIRS
     if credit_of is None:
         what = "pairs of answers" if prefers else "what its critics did not expect"
+        what = "the scores of a verifier that is not fitted yet" if maporl.has_verifier(config) else what
         yield Result(rewards.zero_signal.title, "skipped", f"{system} learns from {what}, not from groups")
     else:
         credit = credit_of(forest)

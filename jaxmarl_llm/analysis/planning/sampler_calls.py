@@ -6,6 +6,7 @@ from jaxmarl_llm.analysis.planning.job import Call
 from jaxmarl_llm.config import agent_settings, programs, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.factory.protocols import STEPS
+from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -41,6 +42,10 @@ def of_turns(
         calls = []
         for n, g in zip(nodes, samples, strict=True):
             calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
+        return tuple(call for call in calls if call.agents)
+    if config.train.protocol == "relay":
+        groups = [_among(group, agents) for group in turns_of(config.team.agents, config.train.turns)]
+        calls = [Call(group, n, g) for group, n, g in zip(groups, nodes, samples, strict=True)]
         return tuple(call for call in calls if call.agents)
     if config.train.protocol == "discussion":
         rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]

@@ -5,7 +5,7 @@ scores of a pair (`losses.bradley_terry`), so that only differences between scor
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +39,26 @@ class RewardModel:
       pool: the pairs to learn from.
       batch: number of pairs in an update.
       updates: number of updates in a fit.
-      rows: number of pairs in a micro-batch.
+      rows: number of pairs in a micro-batch, of each part that a mesh cuts them into.
+      loss: of the scores of winners and losers, as `pair_loss`.
+      metric: name of the loss in the metrics.
     """
 
-    def __init__(self, critics: Critics, optimizer, pool: Pool, *, batch: int, updates: int, rows: int = 4):
+    def __init__(
+        self,
+        critics: Critics,
+        optimizer,
+        pool: Pool,
+        *,
+        batch: int,
+        updates: int,
+        rows: int = 4,
+        loss: Callable = pair_loss,
+        metric: str = "reward_model/loss",
+    ):
         self.pool, self._critics, self._optimizer = pool, critics, optimizer
         self._batch, self._updates, self._rows = batch, updates, rows
+        self._loss, self._metric = loss, metric
         self._initial = jax.device_get(critics.states)
 
     @property
@@ -52,11 +66,15 @@ class RewardModel:
         """Parameters and optimizer states of the critic, by position in its team."""
         return self._critics.states
 
+    @states.setter
+    def states(self, states: Mapping[int, TrainState]) -> None:
+        self._critics.states = states
+
     def fit(self) -> dict[str, float]:
         """Reset the model, and train it on pairs that the pool draws for each update.
 
         Returns:
-          ``reward_model/loss``, the mean over all updates of Bradley and Terry's loss, log 2 if undecided.
+          ``metric``, the mean over all updates of the loss, of Bradley and Terry's log 2 if undecided.
 
         Raises:
           ValueError: if the pool holds no pair.
@@ -64,22 +82,26 @@ class RewardModel:
         self.pool.require()
         (member,) = self._critics.team.members
         state = jax.tree.map(jnp.array, self._initial)[0]  # copies, as updates donate them
-        update_losses = []
+        update_losses, rows = [], self._rows * member.stack.layout.shards
         for k in range(self._updates):
             pairs = self.pool.draw(self._batch, 1 + k)
             sides = [[joint_text(side).tolist() for side in (pair.winner, pair.loser)] for pair in pairs]
-            texts = value_model.pad_texts([sides], self._rows)
-            inputs = member.stack, pair_loss, self._optimizer, member.base, state, texts, ()
-            state, metrics = value_model.train_step(*inputs, rows=self._rows)
+            texts = value_model.pad_texts([sides], rows)
+            inputs = member.stack, self._loss, self._optimizer, member.base, state, texts, ()
+            state, metrics = value_model.train_step(*inputs, rows=rows)
             update_losses.append(metrics["loss"])
         self._critics.states = {0: state}
-        return {"reward_model/loss": float(np.mean(jax.device_get(update_losses)))}
+        return {self._metric: float(np.mean(jax.device_get(update_losses)))}
 
     def scores(self, forest: Forest) -> np.ndarray:
         """The score of every joint answer, float32 (J,)."""
         texts = {j: joint_text(forest.turns[i] for i in joint.turns) for j, joint in enumerate(forest.joints)}
-        values = self._critics.values({TEAM: texts})
+        values = self.scores_of(texts)
         return np.array([values[j] for j in range(len(forest.joints))], np.float32)
+
+    def scores_of(self, texts: Mapping[int, np.ndarray]) -> dict[int, float]:
+        """The score of each text, by its number; texts are tokens as `joint_text` makes them."""
+        return self._critics.values({TEAM: texts})
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:

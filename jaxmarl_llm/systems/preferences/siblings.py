@@ -49,6 +49,19 @@ def pairs_of(
     """
     values_R = magrpo.returns(forest)
     labels_R = values_R if threshold is None else labels_of(values_R, threshold)
+    return pairs_by_label(forest, values_R, labels_R, random, most=most, selection=selection)
+
+
+def pairs_by_label(
+    forest: Forest,
+    values_R: np.ndarray,
+    labels_R: np.ndarray,
+    random: np.random.Generator,
+    *,
+    most: int,
+    selection: str,
+) -> list[Pair]:
+    """`pairs_of` for any values and labels of the turns; NaN: in no pair."""
     requests: dict[int, list[int]] = {}
     for turn in forest.turns:
         requests.setdefault(turn.request, []).append(turn.id)

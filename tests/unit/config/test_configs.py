@@ -240,6 +240,8 @@ def test_choices(path):
             config.train.protocol = "retrieve" if value == "best" else "simultaneous"
         if value in ("heard", "heard_scored"):
             config.task.kind = "reasoning"
+        if value == "relay":
+            config.train.turns = 2
         if value in ("leader", "review", "teams", "retrieve"):
             config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
@@ -495,6 +497,7 @@ UNREAD = {
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
     "maporl.value_model": (True, MAPORL),
+    "maporl.verifier": (True, MAPORL),
     "maporl.gae_lambda": (0.5, VALUED),
     "maporl.kl_reward": (0.1, VALUED),
     "task.total": ("last", {"task.kind": "reasoning"}),

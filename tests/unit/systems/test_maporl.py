@@ -179,7 +179,7 @@ def test_a_config_makes_it(forest):
     ({"task.kind": "tldr", "task.feedback": "level_feedback"}, "task.kind='tldr' does not tell it"),
     ({"train.discount": 0.5}, "train.discount=0.5: train.system='maporl' allows 1.0 only"),
     ({"train.stop_above": 0.5}, "train.stop_above=0.5: with train.system='maporl' no conversation ends early"),
-    ({"train.protocol": "review"}, "train.protocol='review': train.system='maporl' needs 'simultaneous', 'leader'"),
+    ({"train.protocol": "review"}, "train.protocol='review': train.system='maporl' needs 'simultaneous', 'relay'"),
     ({"team.agents": ("one",), "maporl.on_own": 1.0}, r"maporl.on_own=1.0: team.agents=\('one',\) has no others"),
     ({"train.system": "magrpo", "maporl.horizon": "last"}, "maporl.horizon='last': only train.system='maporl'"),
 ])  # fmt: skip
