@@ -72,6 +72,7 @@ def joint_actions(
             interactions=tuple(joint.judgement.interactions),
             turn=joint.turn,
             follows=joint.follows,
+            done=joint.done,
             problem=None if advantages is None else joint.item,
             heard=tuple((forest.turns[i].agent, records[i]) for i in joint.heard),
         )

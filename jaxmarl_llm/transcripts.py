@@ -62,7 +62,8 @@ class JointAction:
     item's index among those of the step (None as for ``id``). heard are the completions, each with its
     agent's name, that led to this answer without being part of it: the first answers of a discussion, and in
     rounds of programs the plan (MapCoder), lessons (LessonL) or reflections (Reflexion) that came before it,
-    which are remarks of earlier answers too. Numbers that are not finite are stored as null.
+    which are remarks of earlier answers too. done: an episode ended with it (worlds). Numbers that are not
+    finite are stored as null.
     """
 
     step: int
@@ -77,6 +78,7 @@ class JointAction:
     interactions: tuple[tuple, ...] = ()
     problem: int | None = None
     heard: tuple[tuple[str, AgentRecord], ...] = ()
+    done: bool = False
 
     @property
     def outcome(self) -> str:

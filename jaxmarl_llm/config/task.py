@@ -34,6 +34,8 @@ def asks_expert(config: ConfigDict) -> bool:
 
 def _feedback(config: ConfigDict) -> bool:
     of_the_game = config.task.kind == "game" and config.task.feedback == "played"  # also of one turn
+    if config.task.kind == "world":
+        return False
     return reasoning.between_turns(config) or is_dotted(config.train.protocol) or of_the_game
 
 
@@ -78,7 +80,8 @@ FIELDS = (
             "arxiv": "two parts of an introduction", "game": "matrix games in words, see docs/game.md",
             "optimisation": "every agent writes a whole program that is to be fast, see docs/lessonl.md",
             "generation": "every agent writes a whole program that is to pass tests",
-            "lock": "a word to find", "reasoning": "questions whose answers can be checked, see docs/reasoning.md"},
+            "lock": "a word to find", "reasoning": "questions whose answers can be checked, see docs/reasoning.md",
+            "world": "an environment in which every turn is a step, see docs/worlds.md"},
            dotted=True),
     value("task.source", "starter",
           "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
@@ -88,7 +91,11 @@ FIELDS = (
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
           "guess, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or modelco:mmlu_redux (of a package "
-          "that you install), or the path of a JSONL file."),
+          "that you install), or the path of a JSONL file. World: corridor, kitchen, philosophers, or the dotted name "
+          "of your own."),
+    value("task.remember", False,
+          "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
+          "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
     choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
     value("task.eval_source", "",
           "Validation problems, by which the best state is chosen during training; empty: as task.source."),
@@ -180,6 +187,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         *_roles(config),
         *_advice(config),
         *_centralised(config),
+        *_world(config),
     ]
 
 
@@ -240,7 +248,7 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
     kind, feedback, turns = config.task.kind, config.task.feedback, config.train.turns
     if not reasoning.between_turns(config):
         return []
-    if is_dotted(kind):  # what agents are told is the task's own affair
+    if is_dotted(kind) or kind == "world":  # what agents are told is the task's own affair
         default = base.task.feedback
         own = f"task.kind={kind!r} has its own feedback"
         return [] if feedback == default else [f"task.feedback={feedback!r}: {own}"]
@@ -251,3 +259,32 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
         only = f"{allowed[0]} only" if len(allowed) == 1 else ", ".join(allowed)
         return [f"task.feedback={feedback!r}: task.kind={kind!r} allows {only}"]
     return []
+
+
+def _world(config: ConfigDict) -> list[str]:
+    """What a task whose turns are the steps of one episode does not go with."""
+    c, bad = config.train, []
+    if config.task.kind != "world":
+        return bad
+    where = "task.kind='world'"
+    if c.turns < 2:
+        bad.append(
+            f"train.turns={c.turns}: {where} has episodes of up to that many steps, allowed is 2 or more"
+        )
+    if c.protocol not in ("simultaneous", "pipeline", "discussion") and not is_dotted(c.protocol):
+        bad.append(
+            f"train.protocol={c.protocol!r}: {where} allows 'simultaneous', 'pipeline' and 'discussion'"
+        )
+    if c.hand_on != "all":
+        bad.append(
+            f"train.hand_on={c.hand_on!r}: what follows an action in {where} is its own, allowed is 'all'"
+        )
+    if c.counterfactual == "reference":
+        bad.append(
+            f"train.counterfactual='reference': {where} has other prompts in every turn, allowed is 'nothing'"
+        )
+    if config.task.reward:
+        bad.append(f"task.reward={config.task.reward!r}: {where} has its own rewards, allowed is ''")
+    if config.task.centralised:
+        bad.append(f"task.centralised=True: {where} has an action of every agent, allowed is False")
+    return bad

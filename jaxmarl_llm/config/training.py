@@ -18,6 +18,11 @@ def _more_turns(config: ConfigDict) -> bool:
     return config.train.turns > 1 or is_dotted(config.train.protocol)
 
 
+def _single(config: ConfigDict) -> bool:
+    c = config.train
+    return c.later_samples == 1 or c.protocol == "dialogue" or is_dotted(c.protocol)
+
+
 _ONE_TURN = "with train.turns=1 no turn follows"
 _NO_GRADES = f"only problems of task.kind={', '.join(map(repr, task.GRADED))} have grades"
 FIELDS = (
@@ -63,6 +68,10 @@ FIELDS = (
     number("train.epochs", 1, "Passes over the completions of an iteration, each with all its minibatches.", low=1),
     # Of each part that mesh.data divides the problems into:
     number("train.prompts_per_microbatch", 1, "Prompts whose keys and values are in memory together.", low=1),
+    number("train.later_prompts_per_microbatch", 0,
+           "The same of later turns with train.later_samples=1, where each prompt has one completion: it, or the "
+           "largest number that divides it and the prompts; 0: train.prompts_per_microbatch.", low=0,
+           read=Read(_single, "only turns with one completion to a prompt read it")),
     number("train.tokens_per_microbatch", 512,
            "Tokens of an agent's completions whose activations are in memory together.", low=1),
     number("train.lr", 2e-5, "Learning rate of AdamW, after the first updates of train.warmup.", low=0),

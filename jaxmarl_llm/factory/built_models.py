@@ -10,9 +10,12 @@ from jaxmarl_llm import weights
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
+from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.centralised import tagged
 from jaxmarl_llm.tasks.reasoning import guess, riddles
 from jaxmarl_llm.tasks.toys import lock, matrix_game, sums
+from jaxmarl_llm.tasks.worlds import explore
+from jaxmarl_llm.tasks.worlds import load as worlds
 from jaxmarl_llm.weights import model_files, random_weights, word_model
 
 
@@ -26,11 +29,16 @@ def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.
 
 def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
     """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
-    or over those of `tasks.lock`, of riddles, or of `guess`, whose moves it knows the form of.
+    or over those of `tasks.lock`, of riddles, of `guess`, whose moves it knows the form of, or of a world.
     """
     how = dict(compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat, on_host=on_host)
     if config.task.kind == "reasoning" and config.task.source == "guess":
         return word_model.build(guess.texts(), guess.habits(word_model.START, word_model.END), seed, **how)
+    if config.task.kind == "world":
+        world = worlds.load_world(sources.parse(config.task.source)[0], tuple(config.team.agents))
+        texts, actions = explore.vocabulary(world)
+        habits = {word_model.START: tuple(actions), **dict.fromkeys(actions, (word_model.END,))}
+        return word_model.build(texts, habits, seed, whole=actions, **how)
     agents = matrix_game.AGENTS if config.task.centralised else tuple(config.team.agents)
     nothing = dict.fromkeys(agents, "")
     shared = [quoted(nothing), discussion.AGAIN]

@@ -86,6 +86,8 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
             "later_samples": c.later_samples or None,
         }
         options |= {"extra": c.partner_samples} if c.protocol == "simultaneous" else {}
+    if config.task.kind == "world":
+        options |= {"remember": config.task.remember}
     if c.protocol == "leader":
         # In an evaluation every chain has peer answers of its own.
         options |= {"fan_out": c.system == "mlpo" and samples is None}

@@ -32,6 +32,7 @@ from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.reward_calls import RewardCalls
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
+from jaxmarl_llm.tasks.worlds import load as worlds
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
@@ -136,6 +137,8 @@ def _own_task(config, executor: Executor | None, split: str, expert):
         task = lock.LockTask(lock.load_items(source, part), tuple(config.team.agents))
     elif c.kind == "reasoning":
         task = _reasoning(config, source, part)
+    elif c.kind == "world":
+        task = worlds.load_task(source, part, tuple(config.team.agents), c.remember)
     elif c.kind in programs.KINDS:
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:

@@ -49,6 +49,7 @@ def loss_config(config) -> agent_loss.LossConfig:
         comlrl_compat=c.comlrl_compat,
         custom=_custom_loss(config) if c.loss else None,
         prompts_per_microbatch=c.prompts_per_microbatch,
+        later_prompts_per_microbatch=c.later_prompts_per_microbatch,
         tokens_per_microbatch=c.tokens_per_microbatch,
     )
 

@@ -21,12 +21,14 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
     """Mean reward parts and return, 0..100, keyed ``train/<part>``: of each problem, then of the problems.
 
     Joint answers without a part are left out of its mean. With several turns these are of the final answers,
-    whose node has no next turn; ``train/turn<t>/<part>``, from 1, are of all answers of a turn. Answers with
+    whose node has no next turn, or with which an episode is done; ``train/turn<t>/<part>``, from 1, are of all answers
+    of a turn. Answers with
     a sample that nobody learns from (`Turn.extra`) are left out.
     """
     forest = forest.without_extra()
     continued = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
-    means = _means("train", [joint for joint in forest.joints if joint.node not in continued], task)
+    final = [joint for joint in forest.joints if joint.node not in continued or joint.done]
+    means = _means("train", final, task)
     turns = sorted({joint.turn for joint in forest.joints})
     for t in turns if len(turns) > 1 else ():
         means |= _means(f"train/turn{t + 1}", [joint for joint in forest.joints if joint.turn == t], task)

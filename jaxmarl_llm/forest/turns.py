@@ -142,6 +142,11 @@ class Joint:
         same = self.reward is None or np.float32(judged) == np.float32(self.reward)
         return judged if same else self.reward
 
+    @property
+    def done(self) -> bool:
+        """Whether the episode of a sequential task ended with this answer."""
+        return bool(getattr(self.judgement, "done", False))
+
 
 @dataclasses.dataclass(frozen=True)
 class Forest:
@@ -168,11 +173,25 @@ class Forest:
         """Completions of each agent in the joint answers: {agent: [J texts]}, '' where it has no part in one."""
         agents = dict.fromkeys(self.turns[i].agent for joint in self.joints for i in joint.turns)
         texts: dict[str, list[str]] = {agent: [] for agent in agents}
-        for joint in self.joints:
-            own = {self.turns[i].agent: self.turns[i].text for i in joint.turns}
+        for j in range(len(self.joints)):
+            own = self.texts_of(j)
             for agent in agents:
                 texts[agent].append(own.get(agent, ""))
         return texts
+
+    def histories(self) -> list[tuple[dict[str, str], ...]]:
+        """Of each joint answer the texts of those before it in its conversation, {agent: text}, the first one first."""
+        histories: list[tuple[dict[str, str], ...]] = []
+        for joint in self.joints:  # an answer comes after the one that it follows
+            before = (
+                () if joint.follows is None else (*histories[joint.follows], self.texts_of(joint.follows))
+            )
+            histories.append(before)
+        return histories
+
+    def texts_of(self, j: int) -> dict[str, str]:
+        """The texts of a joint answer, by agent."""
+        return {self.turns[i].agent: self.turns[i].text for i in self.joints[j].turns}
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""

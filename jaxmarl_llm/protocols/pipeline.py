@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.hearing import with_quotes
-from jaxmarl_llm.protocols.turns import MultiTurn, by_node, history, own_turns
+from jaxmarl_llm.protocols.turns import MultiTurn, by_node, own_turns
 from jaxmarl_llm.protocols.types import Episode
 from jaxmarl_llm.utils.errors import UserError
 
@@ -83,7 +83,7 @@ class Pipeline(MultiTurn):
                 for agent in agents:
                     last = last_of.get(agent)
                     prompt = (
-                        self.prompts(state.items[item])[agent] if last is None else history(state, last, j)
+                        self.prompts(state.items[item])[agent] if last is None else self.later(state, last, j)
                     )
                     messages = tuple(self.show(prompt, agent, texts))
                     parent = earlier[-1].id if last is None else last.id

@@ -25,7 +25,10 @@ class MultiTurn:
         ``random`` one (chains).
       stop_above: a node whose mean reward is greater gets no next turn (in units of the reward); None: never.
       later_samples: G from the second turn on; None: as in the first.
-      ends: a judged joint answer -> whether it gets no next turn, such as one on which all agents agree.
+      ends: a judged joint answer -> whether it gets no next turn, such as one on which all agents agree. One with
+        which an episode is done (`Judgement.done`) never gets one.
+      remember: later prompts hold the agent's earlier prompts and answers; False: in place of its first question,
+        what the feedback says, alone.
     """
 
     prompts: Prompts
@@ -36,6 +39,7 @@ class MultiTurn:
     stop_above: float | None = None
     later_samples: int | None = None
     ends: Callable[[Answer], bool] | None = None
+    remember: bool = True
 
     def __post_init__(self):
         if self.turns < 1:
@@ -57,18 +61,31 @@ class MultiTurn:
         return [
             [
                 SpeakRequest(
-                    turn.agent, turn.item, history(state, turn, j), samples, number, parent=turn.id, follows=j
+                    turn.agent,
+                    turn.item,
+                    self.later(state, turn, j),
+                    samples,
+                    number,
+                    parent=turn.id,
+                    follows=j,
                 )
                 for turn in own_turns(state, j)
             ]
             for j in self._hand_on(state, done - 1)
         ]
 
+    def later(self, state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
+        """Messages for an agent after its part, ``turn``, in joint answer ``j``; see ``remember``."""
+        if self.remember:
+            return history(state, turn, j)
+        *before, _ = self.prompts(state.items[turn.item])[turn.agent]
+        return (*before, {"role": "user", "content": state.feedback[j][turn.agent]})
+
     def _hand_on(self, state: Episode, last: int) -> list[int]:
         """Indices of turn ``last``'s joint answers that get a next turn."""
         nodes: dict[int, list[int]] = {}
         for j, joint in enumerate(state.joints):
-            if joint.turn == last and not (self.ends and self.ends(state.answer(j))):
+            if joint.turn == last and not joint.done and not (self.ends and self.ends(state.answer(j))):
                 nodes.setdefault(joint.node, []).append(j)
         handed = [j for answers in nodes.values() for j in self._of_node(state, answers)]
         texts = collect_feedback(self.feedback, [state.answer(j) for j in handed]) if handed else []

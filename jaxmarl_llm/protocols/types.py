@@ -20,11 +20,15 @@ Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A judged joint answer as a task sees it: the item, {agent: text}, and the task's own judgement."""
+    """A judged joint answer as a task sees it: the item, {agent: text}, and the task's own judgement.
+
+    ``history`` are the joint answers before it in its conversation, {agent: text}, the first one first.
+    """
 
     item: Any
     completions: dict[str, str]
     judgement: Any
+    history: tuple[dict[str, str], ...] = ()
 
 
 Feedback = Callable[[Sequence[Answer]], list[dict[str, str]]]
@@ -47,10 +51,21 @@ class Episode:
     feedback: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def answer(self, index: int) -> Answer:
-        """The joint answer at ``index`` with its texts."""
+        """The joint answer at ``index`` with its texts, and those of the answers before it."""
         joint = self.joints[index]
-        texts = {self.turns[i].agent: self.turns[i].text for i in joint.turns}
-        return Answer(self.items[joint.item], texts, joint.judgement)
+        texts = [
+            {self.turns[i].agent: self.turns[i].text for i in self.joints[j].turns}
+            for j in (*self.before(joint.follows), index)
+        ]
+        return Answer(self.items[joint.item], texts[-1], joint.judgement, tuple(texts[:-1]))
+
+    def before(self, follows: int | None) -> list[int]:
+        """Indices of the joint answers before a turn that follows ``follows``, the first one first."""
+        chain: list[int] = []
+        while follows is not None:
+            chain.insert(0, follows)
+            follows = self.joints[follows].follows
+        return chain
 
 
 def item_name(item: Any) -> str:

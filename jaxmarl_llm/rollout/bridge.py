@@ -37,7 +37,7 @@ class Scored(NamedTuple):
     record: Any = None
 
 
-Scorer = Callable[[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray], Scored]
+Scorer = Callable[..., Scored]
 
 _CALLS = itertools.count(1)
 # Of several runs in this process: their programs would disturb each other's times, and callbacks that wait
@@ -51,8 +51,8 @@ class Bridge:
 
     Args:
       scorer: ``scorer(tokens, lengths, items_B) -> Scored``, or the rewards alone; tokens[agent] int32
-        (B, G, L), lengths[agent] (B, G), items_B the items' indices in the data set. It runs on the host in a
-        thread of the runtime and must not call JAX.
+        (B, G, L), lengths[agent] (B, G), items_B the items' indices in the data set; further trees of integers
+        are handed on. It runs on the host in a thread of the runtime and must not call JAX.
       shape: function from (B, G) to the shape of the rewards it returns.
     """
 
@@ -61,7 +61,7 @@ class Bridge:
         self._shape = shape
         self._results: dict[int, Any] = {}  # by call: its record, or its error
 
-    def __call__(self, tokens: dict, lengths: dict, items_B) -> tuple[jax.Array, jax.Array]:
+    def __call__(self, tokens: dict, lengths: dict, items_B, *more) -> tuple[jax.Array, jax.Array]:
         """Rewards (float32, of the declared shape) and the call's number (int32); call it un-vmapped.
 
         The number is for `record`, after the program; it is negative if the scorer failed.
@@ -72,7 +72,7 @@ class Bridge:
             return self._score(shape, next(_CALLS), *jax.tree.map(np.asarray, arguments))
 
         specs = (jax.ShapeDtypeStruct(shape, jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
-        return io_callback(host, specs, tokens, lengths, items_B)
+        return io_callback(host, specs, tokens, lengths, items_B, *more)
 
     def check(self, call) -> None:
         """Raise the scorer's error if ``call`` is the number of a failed call; else the record stays."""
@@ -95,12 +95,12 @@ class Bridge:
             raise result
         return result
 
-    def run(self, tokens: dict, lengths: dict, items_B) -> tuple[np.ndarray, Any]:
+    def run(self, tokens: dict, lengths: dict, items_B, *more) -> tuple[np.ndarray, Any]:
         """Rewards (float32, of the declared shape) and the call's record, by a program of its own.
 
         Raises the scorer's error.
         """
-        leaves, tree = jax.tree.flatten((tokens, lengths, items_B))
+        leaves, tree = jax.tree.flatten((tokens, lengths, items_B, *more))
         arrays = [np.asarray(leaf, np.int32) for leaf in leaves]
         shape = self._shape(*next(iter(lengths.values())).shape)
         call, size = next(_CALLS), math.prod(shape)
@@ -122,12 +122,12 @@ class Bridge:
             del _SENT[call]
         return rewards[:size].reshape(shape), self.record(number)
 
-    def _score(self, shape, call: int, tokens, lengths, items_B) -> tuple[np.ndarray, np.int32]:
+    def _score(self, shape, call: int, *arguments) -> tuple[np.ndarray, np.int32]:
         """Rewards of ``shape`` and the call's number, negative with zeros if the scorer failed."""
         while len(self._results) >= RECORDS_KEPT:
             self._results.pop(next(iter(self._results)), None)
         try:
-            scored = self._scorer(tokens, lengths, items_B)
+            scored = self._scorer(*arguments)
             scored = scored if isinstance(scored, Scored) else Scored(scored)
             rewards = np.asarray(scored.rewards, np.float32)
             if rewards.shape != shape:

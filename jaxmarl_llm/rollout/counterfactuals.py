@@ -98,20 +98,29 @@ def replaced_rewards(
     Also returns the number of answers that were judged for them.
     """
     texts_J = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
-    items = [joint.item for joint in forest.joints]
+    # Where judgements depend on what came before, that is part of the question.
+    before_J = forest.histories() if scorer.sequential else [()] * len(forest.joints)
+    place_J = [(j.item, _key(before)) for j, before in zip(forest.joints, before_J, strict=True)]
+    histories = dict(zip(place_J, before_J, strict=True))
     wanted = {}
     for agent, texts in parts.items():
         n = scorer.agents.index(agent)
         answers = [(*whole[:n], text, *whole[n + 1 :]) for whole, text in zip(texts_J, texts, strict=True)]
-        wanted[agent] = list(zip(items, answers, strict=True))
-    known = dict(zip(zip(items, texts_J, strict=True), forest.totals().tolist(), strict=True))
+        wanted[agent] = list(zip(place_J, answers, strict=True))
+    known = dict(zip(zip(place_J, texts_J, strict=True), forest.totals().tolist(), strict=True))
     new = list(dict.fromkeys(answer for keys in wanted.values() for answer in keys if answer not in known))
     columns = {agent: [texts[n] for _, texts in new] for n, agent in enumerate(scorer.agents)}
-    judgements = scorer.judge_texts([forest.items[item] for item, _ in new], columns)
+    items, histories_of = [forest.items[place[0]] for place, _ in new], [histories[place] for place, _ in new]
+    judgements = scorer.judge_texts(items, columns, histories_of)
     totals = [np.nan if judgement.total is None else judgement.total for judgement in judgements]
     known |= dict(zip(new, totals, strict=True))
     rewards = {agent: np.array([known[a] for a in keys], np.float32) for agent, keys in wanted.items()}
     return rewards, len(new)
+
+
+def _key(history) -> tuple:
+    """A conversation so far as something that can be compared."""
+    return tuple(tuple(sorted(texts.items())) for texts in history)
 
 
 def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:

@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
-from jaxmarl_llm.protocols.turns import continued
+from jaxmarl_llm.protocols.turns import continued, own_turns
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length
-from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.rollout.scoring import Earlier, TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
 from jaxmarl_llm.team import Team
@@ -77,10 +77,11 @@ def run(
     same_key = key_data, str(jax.random.key_impl(key))
     journal.begin((_identity(scorer, items, same_key), tuple(map(int, item_ids)), repr(params), last_greedy))
     published = [engine.publish(step, *pair) for pair in zip(team.members, trainables, strict=True)]
-    level, n_nodes, answered = 0, 0, 0
+    level, n_nodes, answered, whole = 0, 0, 0, len(items)
     while requests := protocol.step(state):
-        # All answers judged last may get a next turn; fewer are padded, so that there are few shapes.
-        sizes = (len(items), max(len(items), answered))
+        # All answers judged last may get a next turn; fewer are padded, so that there are few shapes. Episodes end at
+        # any turn: there the batch stays as large as if none had.
+        sizes = (whole, whole) if scorer.sequential else (len(items), max(len(items), answered))
         pending = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, level)
         options = params, sizes, prompt_sizes, timer
@@ -96,7 +97,7 @@ def run(
             judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
             joints = journal.once(f"{level:04d}_joints", (nodes, texts), judge)
             state.joints += joints
-            answered = len(joints)
+            answered, whole = len(joints), whole * len(joints) // len(nodes)
             stopping.check()
         level, n_nodes = level + 1, n_nodes + len(nodes)
     return Forest(items, tuple(state.turns), tuple(state.joints))
@@ -187,8 +188,9 @@ def _judge(
             for g, turn in enumerate(state.turns[i] for i in ids):
                 tokens[agent][p, g, : len(turn.completion)] = turn.completion
                 lengths[agent][p, g] = len(turn.completion)
+    earlier = _earlier(state, nodes, scorer.agents, rows) if scorer.sequential else None
     with timer("score"):
-        judged = scorer.judge(tokens, lengths, items_P)
+        judged = scorer.judge(tokens, lengths, items_P, earlier)
     answers = [(p, node, c) for p, node in enumerate(nodes) for c in scorer.combinations(samples)]
     return [
         Joint(
@@ -205,6 +207,24 @@ def _judge(
         )
         for (p, node, combination), (reward, judgement) in zip(answers, judged, strict=True)
     ]
+
+
+def _earlier(state: Episode, nodes: Sequence[Node], agents: Sequence[str], rows: int) -> Earlier:
+    """The joint answers before each node, as tokens; rows that only fill up the batch have none."""
+    chains = [[own_turns(state, j) for j in state.before(node.follows)] for node in nodes]
+    most = max(1, *map(len, chains))
+    width = max((len(turn.completion) for chain in chains for turns in chain for turn in turns), default=1)
+    width = 1 << (width - 1).bit_length()  # few shapes
+    tokens = {agent: np.zeros((rows, most, width), np.int32) for agent in agents}
+    lengths = {agent: np.zeros((rows, most), np.int32) for agent in agents}
+    for p, chain in enumerate(chains):
+        for h, turns in enumerate(chain):
+            for turn in turns:
+                tokens[turn.agent][p, h, : len(turn.completion)] = turn.completion
+                lengths[turn.agent][p, h] = len(turn.completion)
+    turns_P = np.zeros(rows, np.int32)
+    turns_P[: len(chains)] = [len(chain) for chain in chains]
+    return Earlier(tokens, lengths, turns_P)
 
 
 def _widths(state: Episode, nodes: Sequence[Node], least: dict[str, int]) -> dict[str, int]:

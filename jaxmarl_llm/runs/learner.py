@@ -18,6 +18,7 @@ from jaxmarl_llm.forest import Forest, metrics
 from jaxmarl_llm.runs import damaged
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.tasks.judgement import is_sequential
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
@@ -74,6 +75,8 @@ class Learner:
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations, task)
+        # Of episodes, which end in any turn: batches as if none had, so that there are few programs.
+        self._turns = config.train.turns if task is not None and is_sequential(task) else 0
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
         self._changing = False  # whether an iteration has begun to change something
         # While an update changes the states: copies of these, and their shardings.
@@ -122,6 +125,7 @@ class Learner:
             sizes = self._prompt_sizes[i]
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
+            how["all_turns"] = self._turns
             advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
             batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
             epochs, parts = self.config.train.epochs, self.config.train.minibatches

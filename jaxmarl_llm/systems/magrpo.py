@@ -99,7 +99,8 @@ def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
 
     All answers of a node get the same. Without it, the answers before the node would have a smaller return
     than those before a worse one that went on, as rewards add up over the turns. ``turns``: T of a whole
-    conversation; a joint answer of a later one (of a discussion) leaves nothing out.
+    conversation; a joint answer of a later one (of a discussion) leaves nothing out, nor does one with which the
+    episode of a sequential task is done: nothing more could be earned.
     """
     node_J, before_J = forest.nodes()
     rewards_J, turn_J = forest.totals(), np.array([joint.turn for joint in forest.joints], np.int32)
@@ -108,7 +109,8 @@ def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
     counts = np.bincount(node_J, ~np.isnan(rewards_J))
     means = np.bincount(node_J, np.nan_to_num(rewards_J)) / np.maximum(counts, 1)
     missing_J = np.maximum(turns - 1 - turn_J, 0)
-    return np.where(ended_J, weights[missing_J] * means[node_J], 0.0).astype(np.float32)
+    done_J = np.array([joint.done for joint in forest.joints], bool)
+    return np.where(ended_J & ~done_J, weights[missing_J] * means[node_J], 0.0).astype(np.float32)
 
 
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:

@@ -14,8 +14,9 @@ whose items should differ. The object has
 
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
 several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
-for train.protocol=dialogue, the methods of a `DialogueTask`; and, for sft.source=reference,
-``references(item)``: {agent: text} or {agent: [texts]} to imitate.
+for train.protocol=dialogue, the methods of a `DialogueTask`; for sft.source=reference,
+``references(item)``: {agent: text} or {agent: [texts]} to imitate; and ``sequential = True``, with which
+``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
-from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
+from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given, is_sequential, judge
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -70,6 +71,7 @@ class CustomTask:
             if method := getattr(task, name, None):
                 setattr(self, name, method)
         self.references = getattr(task, "references", None)
+        self.sequential = is_sequential(task)
         self._check()
 
     def _check(self) -> None:
@@ -86,15 +88,17 @@ class CustomTask:
             shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
             raise UserError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
 
-    def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
-        """The task's own judgements, one per joint answer.
+    def judge(
+        self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History] = ()
+    ) -> list[Judgement]:
+        """The task's own judgements, one per joint answer; ``histories`` are for one that is sequential.
 
         RuntimeError with the items if it raises; ValueError if it gives anything but a `Judgement` for each.
         """
         check_batch(items, completions, self.agents)
         where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
         try:
-            judgements = list(self._task.judge(items, completions))
+            judgements = judge(self._task, items, completions, histories)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.utils.errors import UserError
+
+# The joint answers before one in its conversation, the first one first: {agent: text} of each.
+History = Sequence[Mapping[str, str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +21,7 @@ class Judgement:
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
     local: reward of each agent by itself, by name, if the task gives one; no part of the total.
+    done: whether the episode has ended, so that no turn follows this answer; of sequential tasks only.
     """
 
     parts: dict[str, float]
@@ -26,11 +31,25 @@ class Judgement:
     program_source: str = ""
     interactions: tuple[tuple, ...] = ()
     local: dict[str, float] = dataclasses.field(default_factory=dict)
+    done: bool = False
 
     @property
     def scores(self) -> dict[str, float | None]:
         """Parts and total in one dict."""
         return {**self.parts, "total": self.total}
+
+
+def judge(
+    task, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]
+) -> list[Judgement]:
+    """The task's judgements of joint answers, in order. Only a sequential task is told what came before each."""
+    more = (histories,) if is_sequential(task) else ()
+    return list(task.judge(items, completions, *more))
+
+
+def is_sequential(task) -> bool:
+    """Whether what an answer does depends on the answers before it in its conversation (`types.SequentialTask`)."""
+    return bool(getattr(task, "sequential", False))
 
 
 def check_given(items: tuple, agents: tuple[str, ...]) -> None:

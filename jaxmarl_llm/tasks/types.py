@@ -6,7 +6,7 @@ Protocols here are `typing.Protocol`, not those of `jaxmarl_llm.protocols`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.judgement import History, Judgement
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.programs.prompts import Messages
 
@@ -52,6 +52,28 @@ class FeedbackTask(Task, Protocol):
 
     def feedback(self, answers: Sequence[Any]) -> list[dict[str, str]]:
         """{agent: text} for each judged joint answer (`protocols.types.Answer`), in order."""
+
+
+@runtime_checkable
+class SequentialTask(FeedbackTask, Protocol):
+    """A task whose turns are steps of one episode: what an answer does depends on the answers before it.
+
+    Attributes:
+      sequential: True.
+
+    A judgement's total is the reward of its step alone: those of later turns are added by `train.backup`. After one
+    that is ``done`` nobody answers.
+    """
+
+    sequential: bool
+
+    def judge(
+        self, items: Sequence[Any], completions: dict[str, list[str]], histories: Sequence[History]
+    ) -> Sequence[Judgement]:
+        """As of a `Task`; ``histories[j]`` are the joint answers before answer j, the first one first.
+
+        A judgement depends on nothing but its own answer and these, so that a transcript can be judged again.
+        """
 
 
 @runtime_checkable

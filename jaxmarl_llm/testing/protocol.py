@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, REMARK, Joint, Node, SpeakRequest, Turn, joint_samples
 from jaxmarl_llm.protocols import Episode, Protocol
+from jaxmarl_llm.tasks.judgement import judge
 from jaxmarl_llm.testing.rules import call, require, require_messages, text_of
 
 Texts = Callable[[SpeakRequest, int], str]
@@ -216,7 +217,10 @@ class _Player:
             for c in joint_samples(self._mode, len(agents), samples - extra, extra)
         ]
         completions = {a: [state.turns[ids[a]].text if a in ids else "" for _, ids in rows] for a in agents}
-        judgements = self._task.judge([state.items[node.item]] * len(rows), completions)
+        before = tuple(state.answer(j).completions for j in state.before(node.follows))
+        judgements = judge(
+            self._task, [state.items[node.item]] * len(rows), completions, [before] * len(rows)
+        )
         return [
             Joint(
                 node.item,

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks.custom_task import CustomTask
-from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.judgement import Judgement, judge
 from jaxmarl_llm.tasks.types import RoundsTask, Task
 from jaxmarl_llm.testing.rounds import check_rounds
 from jaxmarl_llm.testing.rules import call, require, require_messages
@@ -114,11 +114,16 @@ def _judged(task: Task, rows: Sequence[Row]) -> list[Judgement]:
     items = [item for item, _ in rows]
     completions = {agent: [answer[agent] for _, answer in rows] for agent in task.agents}
     given = [*items], copy.deepcopy(completions)
-    judgements = list(call("judge: no answer makes it raise", task.judge, items, completions))
+    judgements = list(call("judge: no answer makes it raise", _judge, task, items, completions))
     require((items, completions) == given, "judge: items and completions stay as they are", completions)
     what = f"{len(judgements)} of {len(rows)}"
     require(len(judgements) == len(rows), "judge: a judgement for each answer", what)
     return judgements
+
+
+def _judge(task: Task, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Judgement]:
+    """The task's judgements of first answers: nothing came before them."""
+    return judge(task, items, completions, [()] * len(items))
 
 
 def _check_judge(task: Task, rows: Sequence[Row]) -> list[Judgement]:
@@ -175,7 +180,7 @@ def _check_refusals(task: Task, row: Row) -> None:
     missing = {agent: texts for agent, texts in whole.items() if agent != last}
     for completions, what in ((missing, "an agent is missing"), (whole | {last: []}, "a text is missing")):
         try:
-            result = task.judge([item], completions)
+            result = _judge(task, [item], completions)
         except ValueError:
             continue
         except Exception as error:

@@ -4,6 +4,7 @@ The samples attend to the prompts exactly as they do in the sampler, so that log
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
@@ -41,6 +42,8 @@ class LossConfig:
       custom: a loss function that replaces all of the above but sampling and drop_truncated, and is divided
         by its own count, see `custom_loss`; None: none.
       prompts_per_microbatch: prompts that are held in memory together.
+      later_prompts_per_microbatch: the same of prompts with one completion each, as in the later turns of chains, or
+        the largest divisor of both it and their number; 0: as the others.
       tokens_per_microbatch: tokens of each agent's completions that are held in memory together.
     """
 
@@ -59,6 +62,7 @@ class LossConfig:
     given_texts: bool = False
     custom: Callable | None = None
     prompts_per_microbatch: int = 1
+    later_prompts_per_microbatch: int = 0
     tokens_per_microbatch: int = 512
 
     def __post_init__(self):
@@ -99,12 +103,20 @@ class LossConfig:
             batch = packing.prompts_in_rows(batch, shards)
         return packing.pack(
             batch,
-            prompts_per_microbatch=1 if batch.given_NR is not None else self.prompts_per_microbatch,
+            prompts_per_microbatch=self._prompts(batch),
             tokens_per_microbatch=self.tokens_per_microbatch,
             keep_zero_advantage=bool(self.kl_coef or self.entropy_coef or self.own_count),
             padded=self.comlrl_compat,
             shards=shards,
         )
+
+    def _prompts(self, batch: Batch) -> int:
+        """Prompts of a micro-batch."""
+        if batch.given_NR is not None:  # they are in the rows
+            return 1
+        number = batch.prompts_NBP.shape[1]
+        single = self.later_prompts_per_microbatch and batch.lengths_NR.shape[1] == number
+        return math.gcd(number, self.later_prompts_per_microbatch) if single else self.prompts_per_microbatch
 
 
 def _without_truncated(batch: Batch) -> Batch:

@@ -1,6 +1,7 @@
 """Convert the turns of a forest to the arrays that an update learns from."""
 
 import collections
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ def of_learners(
     pad_id: int = 0,
     learners: Sequence[str] | None = None,
     prompt_sizes: Sizes | None = None,
+    all_turns: int = 0,
 ) -> tuple[Batch, ...]:
     """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
@@ -30,7 +32,8 @@ def of_learners(
     chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
     all_batches: list[Batch] = []
     for params, agents in sampling.alike(chosen).items():
-        batches = collate(forest, advantages_R, stack, params.max_new_tokens, pad_id, prompt_sizes, agents)
+        fixed = forest, advantages_R, stack, params.max_new_tokens
+        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
     return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
 
@@ -53,6 +56,7 @@ def collate(
     pad_id: int = 0,
     prompt_sizes: Sizes | None = None,
     agents: Sequence[str] | None = None,
+    all_turns: int = 0,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
@@ -61,7 +65,9 @@ def collate(
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
     than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
-    the sizes that prompts are padded to, see `padding.pad_team`.
+    the sizes that prompts are padded to, see `padding.pad_team`. ``all_turns``: T, of episodes, which end in any
+    turn: the batches are those of all T turns, each as large as if no episode had ended before, with groups of
+    length 0 for what is missing; 0: only what there is.
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
@@ -83,14 +89,32 @@ def collate(
             if turns:
                 agents_by_counts.setdefault((len(turns), len(counts)), []).append(agent)
         for (n_turns, n_prompts), names in agents_by_counts.items():
-            size = padded_size(n_prompts, len(forest.items), most_prompts)
+            size = padded_size(n_prompts, most_prompts if all_turns else len(forest.items), most_prompts)
             shape = (size, n_turns // n_prompts, max_new_tokens)
             turns = {agent: turns_of[agent] for agent in names}
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
             whole = len(names) == len(stack.agents)
             batches.append(batch if whole else batch.replace(agents=tuple(names)))
-        most_prompts = max(len(forest.items), sum(joint.turn == stage[0] for joint in forest.joints))
-    return tuple(batches)
+        most_prompts = _most_prompts(forest, stage[0] + 1, all_turns > 0)
+    missing = all_turns - 1 - stages(forest)[-1][0] if all_turns else 0
+    return (*batches, *[_emptied(batches[-1])] * missing)
+
+
+def _emptied(batch: Batch) -> Batch:
+    """A batch of the same shapes with nothing to learn."""
+    nothing = {name: np.zeros_like(getattr(batch, name)) for name in ("lengths_NR", "advantages_NR")}
+    return batch.replace(**nothing)
+
+
+def _most_prompts(forest: Forest, turn: int, whole: bool) -> int:
+    """Prompts of an agent in a turn that all answers of the turn before got; ``whole``: that all answers at all got."""
+    nodes_of: dict[int, list[int]] = {}
+    for joint in forest.joints:
+        nodes_of.setdefault(joint.turn, []).append(joint.node)
+    if not whole:
+        return max(len(forest.items), len(nodes_of.get(turn - 1, ())))
+    sizes = [len(nodes_of[t]) // len(set(nodes_of[t])) for t in range(turn) if t in nodes_of]
+    return len(forest.items) * math.prod(sizes)
 
 
 def stages(forest: Forest) -> list[tuple[int, str]]:

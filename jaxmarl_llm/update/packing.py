@@ -16,7 +16,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.utils.errors import UserError
 
-ROW = 64  # a row has room for at least so many tokens
+ROW = 64  # a row has room for at least so many tokens, or for all completions of a prompt
 
 
 @struct.dataclass
@@ -240,7 +240,7 @@ class _Layout(NamedTuple):
 def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
     """Sizes that hold whatever ``prompts`` groups of completions need."""
     length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
-    per_row = -(-ROW // length)
+    per_row = min(-(-ROW // length), samples)
     width = per_row * length
     # A new row begins only when a completion does not fit, so all rows of a prompt but the last hold per_row.
     needed = prompts * -(-samples // per_row)

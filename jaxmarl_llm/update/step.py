@@ -11,6 +11,7 @@ import optax
 
 from jaxmarl_llm.update import diagnostics
 from jaxmarl_llm.update.agent_loss import LossConfig
+from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.gradient import gradients
 from jaxmarl_llm.update.optimizer import Rates, TrainState, descend
 from jaxmarl_llm.update.packing import Packed
@@ -43,9 +44,8 @@ def train_step(
     Returns:
       The new state and a dict of metrics, each of shape (N,).
     """
-    grads, losses_N, kl, seen = _sum_over(
-        [_gradients(stack, config, base, state.trainable, batch, reference) for batch in batches]
-    )
+    of_batch = functools.partial(_gradients, stack, config, base, state.trainable, reference)
+    grads, losses_N, kl, seen = _sum_over([_of_alike(of_batch, alike) for alike in _alike(batches)])
     if more is not None:
         grads = jax.tree.map(jnp.add, grads, more)
     new, metrics, updates = descend(optimizer, state, grads, losses_N, rates)
@@ -62,25 +62,57 @@ def train_step(
     return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 
-def _gradients(stack, config: LossConfig, base, trainable, batch: Packed, reference):
-    """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
+def _alike(batches: tuple[Packed, ...]) -> list[list[Packed]]:
+    """Batches in a row that have the same shapes, such as those of the later turns of conversations, together."""
+    groups: list[list[Packed]] = []
+    for batch in batches:
+        if groups and _form(groups[-1][0]) == _form(batch):
+            groups[-1].append(batch)
+        else:
+            groups.append([batch])
+    return groups
+
+
+def _form(batch: Packed):
+    """Everything about a batch that a program is compiled for."""
+    leaves, tree = jax.tree.flatten(batch)
+    return tree, [(x.shape, x.dtype) for x in leaves]
+
+
+def _of_alike(of_batch, batches: list[Packed]):
+    """The sum of `_gradients` over batches of one form, compiled once however many there are."""
+    if len(batches) == 1:
+        return of_batch(batches[0])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    grads, losses_N, kl, seen = jax.eval_shape(of_batch, batches[0])
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, losses_N, kl))
+
+    def add(total, batch):
+        return _sum_over([total, of_batch(batch)]), None
+
+    return jax.lax.scan(add, (*nothing, Diagnostics.zeros(losses_N.shape[0])), stacked)[0]
+
+
+def _gradients(stack, config: LossConfig, base, trainable, reference, batch: Packed):
+    """`gradients`, mean losses (N,), KL and diagnostics of a batch; 0 for agents that are not in it."""
     config = config if batch.sampling is None else dataclasses.replace(config, sampling=batch.sampling)
     if batch.agents is None:
-        return gradients(stack, config, base, trainable, batch, reference)
+        grads, (pg, kl, seen) = gradients(stack, config, base, trainable, batch, reference)
+        return grads, pg.mean(), kl, seen
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
     part_stack, part_trainable = stack.subset(batch.agents, trainable)
     part_reference = None if reference is None else stack.subset(batch.agents, reference)[1]
-    results = gradients(part_stack, config, base, part_trainable, batch, part_reference)
+    grads, (pg, kl, seen) = gradients(part_stack, config, base, part_trainable, batch, part_reference)
 
     def among_all(x):
         return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)
 
-    return jax.tree.map(among_all, results)
+    return jax.tree.map(among_all, (grads, pg.mean(), kl, seen))
 
 
 def _sum_over(results):
-    """Sums over several results of `gradients`: gradients, mean losses (N,); the rest is merged."""
-    grads = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *[grads for grads, _ in results])
-    pgs, kls, seen = zip(*[aux for _, aux in results], strict=True)
+    """Sums over several results of `_gradients`; diagnostics are merged."""
+    grads, losses_N, kls, seen = zip(*results, strict=True)
+    added = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *grads)
     merged = functools.reduce(lambda a, b: a.merge(b), seen)
-    return grads, sum(pg.mean() for pg in pgs), functools.reduce(operator.add, kls), merged
+    return added, functools.reduce(operator.add, losses_N), functools.reduce(operator.add, kls), merged

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, Turn
 from jaxmarl_llm.protocols import Episode
+from jaxmarl_llm.tasks.judgement import judge
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
 
 
@@ -161,7 +162,8 @@ def _judge(state: Episode, task, node, number: int) -> list[Joint]:
     rows = list(zip(*(node.turns[agent] for agent in answering), strict=True))
     texts = dict.fromkeys(task.agents, [""] * len(rows))
     texts |= {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(answering)}
-    judgements = task.judge([state.items[node.item]] * len(rows), texts)
+    before = tuple(state.answer(j).completions for j in state.before(node.follows))
+    judgements = judge(task, [state.items[node.item]] * len(rows), texts, [before] * len(rows))
     return [
         Joint(node.item, row, judgement, number, node.turn, node.follows, tuple(ids[g] for ids in node.heard))
         for g, (row, judgement) in enumerate(zip(rows, judgements, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, REMARK, Forest, Joint, Turn
-from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.judgement import Judgement, judge
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 from jaxmarl_llm.utils.errors import UserError
@@ -96,7 +96,7 @@ def forest_of(
                 turns.append(dataclasses.replace(turn, extra=extra, kind=kind))
                 advantages.append(np.nan if speech.advantage is None else speech.advantage)
             turn_ids[kind].append(ids[key])
-        judgement = Judgement(action.parts, action.total, action.verdict, action.failures)
+        judgement = Judgement(action.parts, action.total, action.verdict, action.failures, done=action.done)
         heard, answer = tuple(turn_ids[REMARK]), tuple(turn_ids[ANSWER])
         joints.append(Joint(item, answer, judgement, node, action.turn, action.follows, heard))
     return Forest(tuple(forest_items), tuple(turns), tuple(joints)), np.array(advantages, np.float32)
@@ -130,7 +130,8 @@ def _place(action: JointAction) -> tuple:
 def rejudged(forest: Forest, task: Task) -> Forest:
     """The forest with its texts judged by ``task``, all in one call."""
     texts = {agent: [] for agent in task.agents} | forest.joint_texts()
-    judgements = task.judge([forest.items[joint.item] for joint in forest.joints], texts)
+    items = [forest.items[joint.item] for joint in forest.joints]
+    judgements = judge(task, items, texts, forest.histories())
     pairs = zip(forest.joints, judgements, strict=True)
     return dataclasses.replace(
         forest, joints=tuple(dataclasses.replace(j, judgement=new, reward=None) for j, new in pairs)

@@ -31,6 +31,7 @@ from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.runs import agent_export, plan_table
+from jaxmarl_llm.tasks import judgement
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
@@ -189,7 +190,7 @@ def _of_reward(
         return
     # A new executor: that of the rollout would return the reports in its cache.
     fresh, _ = _executor(config, stack)
-    judge = tasks.build_task(config, fresh, "train", expert).judge
+    judge = functools.partial(judgement.judge, tasks.build_task(config, fresh, "train", expert))
     answers = forest.joint_texts()
     yield rewards.purity(forest, answers, judge)
     yield rewards.order(forest, answers, judge)

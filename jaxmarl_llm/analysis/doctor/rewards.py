@@ -9,13 +9,13 @@ from jaxmarl_llm.analysis.doctor.result import by_agent, check
 from jaxmarl_llm.evaluation.scores import spread
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.systems.preferences import pairs_of
-from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.tasks.judgement import History, Judgement
 from jaxmarl_llm.tasks.types import Task
 
 SILENT = 0.8  # share of groups without signal from which on most of an iteration is wasted
 JUDGED = 32  # joint answers that are judged again
 
-Judge = Callable[[Sequence[Any], dict[str, list[str]]], Sequence[Any]]
+Judge = Callable[[Sequence[Any], dict[str, list[str]], Sequence[History]], Sequence[Any]]
 
 
 class ErrorKeepingTask:
@@ -30,10 +30,10 @@ class ErrorKeepingTask:
     def __getattr__(self, name: str):
         return getattr(self._task, name)
 
-    def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Any]:
+    def judge(self, items: Sequence[Any], completions: dict[str, list[str]], *histories) -> Sequence[Any]:
         """The task's judgements; judgements without reward if it raises an error."""
         try:
-            return self._task.judge(items, completions)
+            return self._task.judge(items, completions, *histories)
         except Exception as error:
             self.error = self.error or error
             return [Judgement({}, None, "error")] * len(items)
@@ -85,7 +85,7 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
     Args:
       forest: the joint answers with their first judgements.
       completions: texts of all joint answers, by agent.
-      judge: the task's ``judge(items, completions)``; best with an executor that has not seen them.
+      judge: `judgement.judge` of the task; best with an executor that has not seen them.
     """
     chosen = spread(len(forest.joints), JUDGED)
     again = judged(forest, completions, judge, chosen)
@@ -157,9 +157,10 @@ def judged(
     forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge, chosen: Sequence[int]
 ) -> list[dict]:
     """Parts and totals of the joint answers ``chosen``, judged again in one call."""
-    items = [forest.items[forest.joints[j].item] for j in chosen]
+    items, histories = [forest.items[forest.joints[j].item] for j in chosen], forest.histories()
     chosen_texts = {agent: [texts[j] for j in chosen] for agent, texts in completions.items()}
-    return [judgement.scores for judgement in judge(items, chosen_texts)]
+    before = [histories[j] for j in chosen]
+    return [judgement.scores for judgement in judge(items, chosen_texts, before)]
 
 
 def same(one: Mapping[str, float | None], two: Mapping[str, float | None]) -> bool:

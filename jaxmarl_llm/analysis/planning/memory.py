@@ -179,7 +179,8 @@ def update_cache(job: Job) -> float:
         len(batch.agents) / jobs.cuts(job.stack.layout, len(batch.agents)).agent for batch in job.batches
     ]
     prompt_bytes = jobs.cache_bytes(job, job.width, job.stack.policy)
-    return max(agents_by_batch) * job.loss.prompts_per_microbatch * prompt_bytes
+    together = max(job.loss.prompts_per_microbatch, job.loss.later_prompts_per_microbatch)
+    return max(agents_by_batch) * together * prompt_bytes
 
 
 def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:

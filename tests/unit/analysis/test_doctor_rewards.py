@@ -44,7 +44,7 @@ def totals(*values):
 
 
 def again(check, judge, forest):
-    return check(forest, forest.joint_texts(), judge)
+    return check(forest, forest.joint_texts(), lambda items, completions, histories: judge(items, completions))
 
 
 def test_pairs_by_hand():

@@ -191,6 +191,9 @@ READ_WITH = {
     "task.total": {"task.kind": "reasoning"}, "eval.vote": {"task.kind": "reasoning"},
     "eval.chains": {"task.kind": "reasoning", "eval.vote": "last"}, "task.shown_score": SCORED,
     "train.later_samples": {"train.turns": 2, "train.joint_mode": "aligned"},
+    "train.later_prompts_per_microbatch": {
+        "train.turns": 2, "train.later_samples": 1, "train.joint_mode": "aligned",
+    },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
     "maporl.gae_lambda": VALUED, "maporl.kl_reward": VALUED, "train.epochs": {"train.clip": 0.2},
     "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
@@ -240,7 +243,7 @@ def test_choices(path):
             config.train.protocol = "retrieve" if value == "best" else "simultaneous"
         if value in ("heard", "heard_scored"):
             config.task.kind = "reasoning"
-        if value == "relay":
+        if value in ("relay", "world"):
             config.train.turns = 2
         if value in ("leader", "review", "teams", "retrieve"):
             config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
@@ -494,6 +497,8 @@ UNREAD = {
     "train.turn_loss": ("mean", {"train.turns": 2}),
     "train.later_samples": (1, {"train.turns": 2}),
     "task.drop_easier_than": (0.5, {"task.kind": "reasoning"}),
+    "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),
+    "task.remember": (True, {"task.kind": "world", "train.turns": 2}),
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
     "maporl.value_model": (True, MAPORL),

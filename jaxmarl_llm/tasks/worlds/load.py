@@ -1,0 +1,65 @@
+"""The worlds by name."""
+
+from collections.abc import Callable, Sequence
+
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.worlds.corridor import Corridor
+from jaxmarl_llm.tasks.worlds.kitchen import Kitchen
+from jaxmarl_llm.tasks.worlds.philosophers import Philosophers
+from jaxmarl_llm.tasks.worlds.task import WorldTask
+from jaxmarl_llm.tasks.worlds.types import World
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
+
+FIELD = "task.source"
+WORLDS: dict[str, Callable[[Sequence[str]], World]] = {
+    "corridor": Corridor,
+    "kitchen": Kitchen,
+    "philosophers": Philosophers,
+}
+NEEDED = ("agents", "best", "wait", "starts", "reset", "rules", "show", "legal", "step")
+
+
+def load_world(name: str, agents: Sequence[str]) -> World:
+    """A world by its name, or at a dotted name, which is called with the names of the agents.
+
+    Raises:
+      ValueError: for a name that is none, an object that is no `World`, and other agents.
+    """
+    return WORLDS[name](agents) if name in WORLDS else _own(name, tuple(agents))
+
+
+def load_task(source: str, split: str, agents: Sequence[str], remember: bool = False) -> WorldTask:
+    """The task of a world; a slice of its starts may follow the name.
+
+    Raises:
+      ValueError: as `load_world`, and for another split, starts of one name, and no start.
+    """
+    sources.check_split(split)
+    name, part = sources.parse(source)
+    world = load_world(name, agents)
+    starts = list(world.starts())
+    names = [start.task_id for start in starts]
+    if twice := [one for one in names if names.count(one) > 1]:
+        raise UserError(f"{FIELD} {name!r}: two starts have the task_id {twice[0]!r}")
+    return WorldTask(world, sources.of_split(starts, split)[part], remember, f"{FIELD} {name!r}")
+
+
+def _own(name: str, agents: tuple[str, ...]) -> World:
+    """A world of the user's."""
+    if ":" not in name and "." not in name:
+        raise UserError(
+            f"no world is named {name!r}; known are {', '.join(WORLDS)}, or a dotted name of your own"
+        )
+    make = dotted.resolve(name, FIELD)
+    try:
+        world = make(agents)
+    except Exception as error:
+        raise UserError(
+            f"{FIELD} {name!r} raised when called with {agents!r} ({type(error).__name__}: {error})"
+        ) from error
+    if missing := [part for part in NEEDED if not hasattr(world, part)]:
+        raise UserError(f"{FIELD} {name!r} gave a {type(world).__name__} without {', '.join(missing)}")
+    if tuple(world.agents) != agents:
+        raise UserError(f"team.agents={agents!r}: {FIELD} {name!r} has {tuple(world.agents)!r}")
+    return world

@@ -1,0 +1,209 @@
+"""Acting in a world: every turn is one step of an episode, and the rewards of the steps add up to its return.
+
+Agents read what they see and write an action. What they did before is played again from the start, in a world that
+keeps nothing of an episode; the states on the way are remembered by what led to them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given
+from jaxmarl_llm.tasks.types import Messages
+from jaxmarl_llm.tasks.worlds.actions import read_action
+from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
+from jaxmarl_llm.utils.errors import UserError
+
+REMEMBERED = 1 << 16  # steps that are not played again
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """A point of an episode: its start, and the actions until then, of all agents in each turn."""
+
+    start: Start = dataclasses.field(compare=False)  # it need not be hashable
+    actions: tuple[tuple[str, ...], ...] = ()
+    name: str = ""
+
+    def after(self, joint: tuple[str, ...]) -> _Place:
+        return dataclasses.replace(self, actions=(*self.actions, joint))
+
+    def before(self) -> _Place:
+        return dataclasses.replace(self, actions=self.actions[:-1])
+
+
+def _at(start: Start) -> _Place:
+    """Where an episode begins."""
+    return _Place(start, (), start.task_id)
+
+
+class WorldTask:
+    """Episodes in a world as a sequential task (`types.SequentialTask`); its items are the world's starts.
+
+    Args:
+      world: what the agents act in.
+      items: the starts that are played; None: all of the world's.
+      remember: later prompts go on from the agent's earlier ones, so what it reads between turns leaves the rules
+        out; False: it stands alone (`protocols.turns.MultiTurn.remember`).
+      name: of the world in errors.
+
+    Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents whose text named a legal
+    action: another text counts as ``world.wait``. "return" is the sum of the rewards until then, and 100 for
+    ``world.best``.
+    """
+
+    sequential = True
+    part_names = ("before", "legal")
+    reward_range = None
+
+    def __init__(
+        self,
+        world: World,
+        items: Sequence[Start] | None = None,
+        remember: bool = False,
+        name: str = "the world",
+    ):
+        self.items = tuple(world.starts() if items is None else items)
+        self.agents, self.world, self._remember, self._name = tuple(world.agents), world, remember, name
+        check_given(self.items, self.agents)
+        if not world.best > 0:
+            raise UserError(f"{name}: best is {world.best!r}; allowed is any number above 0")
+        self._steps: collections.OrderedDict[_Place, Step] = collections.OrderedDict()
+
+    def prompts(self, item: Start) -> dict[str, Messages]:
+        """Chat messages per agent: the rules, and what it sees at the start."""
+        state = self._state(_at(item))
+        return {
+            agent: [{"role": "user", "content": self._text(state, agent, item, alone=True)}]
+            for agent in self.agents
+        }
+
+    def judge(
+        self, items: Sequence[Start], completions: dict[str, list[str]], histories: Sequence[History]
+    ) -> list[Judgement]:
+        """Judgements of one step each, in order; see `types.SequentialTask`.
+
+        The first one is played twice. UserError, with the start and the turn, if that gives two results, if the world
+        raises, and for a turn after the end of an episode.
+        """
+        check_batch(items, completions, self.agents)
+        rows = zip(*(completions[agent] for agent in self.agents), strict=True)
+        judgements = []
+        for item, texts, history in zip(items, rows, histories, strict=True):
+            place, before = self._play(item, history)
+            judgements.append(self._judged(place, dict(zip(self.agents, texts, strict=True)), before))
+            if len(judgements) == 1:
+                self._check_replay(item, [*history, dict(zip(self.agents, texts, strict=True))])
+        return judgements
+
+    def feedback(self, answers: Sequence) -> list[dict[str, str]]:
+        """What each agent sees after its joint action."""
+        texts = []
+        for answer in answers:
+            place, _ = self._play(answer.item, [*answer.history, answer.completions])
+            state = self._state(place)
+            texts.append(
+                {a: self._text(state, a, answer.item, alone=not self._remember) for a in self.agents}
+            )
+        return texts
+
+    def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Scores (or means of them) on the 0..100 scale; "return" is the sum of all rewards until then."""
+        best = self.world.best
+        named = {
+            "return": 100 * (scores["before"] + scores["total"]) / best,
+            "before": 100 * scores["before"] / best,
+        }
+        others = {name: 100 * value for name, value in scores.items() if name not in ("before", "total")}
+        return named | others
+
+    def _text(self, state: State, agent: str, item: Start, alone: bool) -> str:
+        seen = self._call("show", item, state, agent)
+        return f"{self._call('rules', item, agent)}\n\n{seen}" if alone else seen
+
+    def _judged(self, place: _Place, texts: Mapping[str, str], before: float) -> Judgement:
+        joint, legal = self._actions(place, texts)
+        step = self._step(place.after(joint))
+        parts = {"before": before, "legal": sum(legal) / len(legal)}
+        total = float(step.reward)
+        return Judgement(parts, total, "judged", local=dict(step.local), done=bool(step.done))
+
+    def _actions(self, place: _Place, texts: Mapping[str, str]) -> tuple[tuple[str, ...], list[bool]]:
+        """The joint action that texts are, and whether each named a legal one."""
+        named = [read_action(texts[agent], self._legal(place, agent)) for agent in self.agents]
+        joint = tuple(self.world.wait if action is None else action for action in named)
+        return joint, [action is not None for action in named]
+
+    def _legal(self, place: _Place, agent: str) -> tuple[str, ...]:
+        """The actions that an agent may take; UserError if it may not wait."""
+        legal = tuple(self._call("legal", place.start, self._state(place), agent))
+        if self.world.wait not in legal:
+            raise UserError(
+                f"{self._name}: the legal actions of {agent!r} in {place.name}, turn {len(place.actions) + 1}, are "
+                f"{legal!r}; {self.world.wait!r} must be among them"
+            )
+        return legal
+
+    def _play(self, item: Start, history: History) -> tuple[_Place, float]:
+        """Where a conversation has come to, and the rewards until then."""
+        place, earned = _at(item), 0.0
+        for texts in history:
+            place = place.after(self._actions(place, texts)[0])
+            step = self._step(place)
+            earned += float(step.reward)
+            if step.done:
+                raise UserError(
+                    f"{self._name}: {item.task_id} ended in turn {len(place.actions)}, and went on"
+                )
+        return place, earned
+
+    def _state(self, place: _Place) -> State:
+        return self._step(place).state
+
+    def _step(self, place: _Place) -> Step:
+        """The last step of what led to a place; at a start its first state."""
+        if place in self._steps:
+            self._steps.move_to_end(place)
+            return self._steps[place]
+        if not place.actions:
+            step = Step(self._call("reset", place.start, place.start))
+        else:
+            before = self._state(place.before())
+            joint = dict(zip(self.agents, place.actions[-1], strict=True))
+            step = self._call("step", place.start, before, joint, turn=len(place.actions))
+        self._steps[place] = step
+        if len(self._steps) > REMEMBERED:
+            self._steps.popitem(last=False)
+        return step
+
+    def _call(self, method: str, start: Start, *arguments, turn: int = 0):
+        """A method of the world, with the start and the turn in what it raises."""
+        try:
+            return getattr(self.world, method)(*arguments)
+        except Exception as error:
+            where = f"{start.task_id}, turn {turn}" if turn else start.task_id
+            reason = f"{type(error).__name__}: {error}"
+            raise RuntimeError(f"{self._name}: {method} raised at {where} ({reason})") from error
+
+    def _check_replay(self, item: Start, history: History) -> None:
+        """Play a conversation again without what is remembered, and compare."""
+        fresh = WorldTask(self.world, [item], self._remember, self._name)
+        place, other = _at(item), _at(item)
+        for texts in history:
+            place, other = (
+                place.after(self._actions(place, texts)[0]),
+                other.after(fresh._actions(other, texts)[0]),
+            )
+            if (facts := self._facts(place)) != (again := fresh._facts(other)):
+                raise UserError(
+                    f"{self._name}: {item.task_id}, turn {len(place.actions)}, played twice gave {facts} and {again}; "
+                    "step must depend on the state and the actions alone"
+                )
+
+    def _facts(self, place: _Place) -> tuple:
+        """What can be seen of the last step."""
+        step = self._step(place)
+        seen = [self._call("show", place.start, step.state, agent) for agent in self.agents]
+        return float(step.reward), bool(step.done), *seen
