@@ -12,6 +12,8 @@ Variants (after a colon, comma-separated):
   trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
   lock3          MALT: three tiny models in a chain, which hand on in 60 % of the cases what the one before has read,
                  learn to hand it on always; with --config.task.source=lock3:shuffled nothing can be learned
+  routes         DER: a router learns which of three scripts, of different prices, to ask; with
+                 --config.task.source=routes:two_step --config.train.turns=2 some questions need two of them
   guess          SWEET-RL: a tiny model learns to ask a scripted partner for what it needs, see docs/reasoning.md; with
                  --config.sweet.privileged=False its critic knows no more than the model
 """
@@ -20,7 +22,7 @@ from jaxmarl_llm.config import UserError, base_config, parse_arg, presets
 from jaxmarl_llm.config.files import experiment
 
 game = experiment("game")
-RIDDLES = ("clues", "trust", "lock3", "guess")
+RIDDLES = ("clues", "trust", "lock3", "guess", "routes")
 
 
 def get_config(arg=None):
@@ -74,6 +76,8 @@ def riddle(source):
         malt(config)
     elif source == "guess":
         dialogues(config)
+    elif source == "routes":
+        routes(config)
     else:
         config.team.models = ("game-tiny", "scripted:repeater")
         config.train.turns, config.train.later_samples = 2, 1
@@ -105,3 +109,16 @@ def dialogues(config):
     config.preference.update(collect=30, selection="halves", batch=36, nll=0.01)
     config.preference.update(model_updates=8, model_lr=3e-3, pairs_per_microbatch=36)
     config.eval.every = 0
+
+
+def routes(config):
+    """Three scripts that answer questions of three kinds, the dearer the more; the router learns, and nobody else."""
+    config.team.agents = ("cheap", "mid", "dear")
+    config.team.models = tuple(f"scripted:{name}" for name in config.team.agents)
+    config.task.train_split, config.task.eval_split, config.task.test_split = "train", "validation", "test"
+    config.train.system, config.train.protocol, config.train.joint_mode = "der", "routed", "aligned"
+    config.router.costs = (0.01, 0.03, 0.10)
+    config.train.turns, config.train.group, config.train.prompts = 1, 4, 18
+    config.train.prompts_per_microbatch = 18
+    config.train.steps, config.train.lr = 200, 0.0
+    config.eval.samples, config.eval.every = 1, 0

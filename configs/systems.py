@@ -5,12 +5,13 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
-  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter
+  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl, mlpo, malt and sweet answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py)
+                 of maporl, mlpo, malt and sweet answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), and
+                 that of der has no models
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
@@ -43,6 +44,12 @@ SYSTEMS = {
         "train.joint_mode": "aligned", "team.agents": ("first", "second", "third", "leader"),
         "team.agent.first.trainable": False, "team.agent.second.trainable": False,
         "team.agent.third.trainable": False, "sampling.max_new_tokens": 32,
+    },
+    # Questions of three kinds, and three scripts of different prices: a router learns whom to ask.
+    "der": {
+        "task.kind": "reasoning", "task.source": "routes", "train.protocol": "routed", "train.joint_mode": "aligned",
+        "team.agents": ("cheap", "mid", "dear"), "train.turns": 2,
+        "team.models": ("scripted:cheap", "scripted:mid", "scripted:dear"), "router.costs": (0.01, 0.03, 0.10),
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
@@ -95,6 +102,9 @@ def get_config(arg=None):
         config.policy.remat = "none"
         if config.train.system in ("maporl", "mlpo", "malt", "sweet"):
             riddles(config)
+            return config
+        if config.train.system == "der":
+            config.task.eval_source = config.task.test_source = "routes[:6]"
             return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
         config.train.local_weight = 0.0  # that reward judges the joint answer alone

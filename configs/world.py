@@ -33,7 +33,6 @@ def get_config(arg=None):
     config.train.joint_mode = "aligned"
     config.train.turns, config.train.later_samples = TURNS[source] + 2 * max(number - 2, 0), 1
     config.sampling.max_prompt_tokens = 192
-    config.sampling.widths = (192,)  # one program for all turns
     config.train.group = 32
     config.train.prompts = config.train.prompts_per_microbatch = {"corridor": 1, "kitchen": 6}.get(source, 3)
     config.train.later_prompts_per_microbatch = 96

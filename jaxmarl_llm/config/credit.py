@@ -48,6 +48,9 @@ FIELDS = (
            {"": "", **dict(zip(COUNTERFACTUALS, (
                "no text", "the agent's next sample", "the greedy answer of the untrained agent",
                "no text, and agents that had read it answer again"), strict=True))}),
+    choice("train.group_by", "turn", "The group of a completion, whose returns its own is compared with.",
+           {"turn": "the agent's in the same turn", "prompt": "the agent's to the same prompt, in any turn (GiGPO): of "
+            "a world the actions in the same state"}, read=Read(_turns, _ONE_TURN)),
     choice("train.baseline", "mean", "What is subtracted from returns of a group.",
            {"mean": "", "leave_one_out": "mean of the other samples", "max": "", "none": ""}),
     value("train.normalise", False, "Divide advantages by a standard deviation, see train.normalise_by."),
@@ -66,8 +69,17 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         *_counterfactual(config),
         *_partners(config),
         *_local(config),
+        *_grouped(c),
         *own,
     ]
+
+
+def _grouped(c: ConfigDict) -> list[str]:
+    """Groups that the system does not have."""
+    allowed = ("magrpo", "marloo", "maremax", "dr_mas", "ccpo")
+    if c.group_by == "turn" or c.system in allowed or is_dotted(c.system):
+        return []
+    return [f"train.group_by={c.group_by!r}: only train.system={', '.join(map(repr, allowed))} compare so"]
 
 
 def _turn_weights(c: ConfigDict) -> list[str]:

@@ -5,8 +5,14 @@ from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 KIND = "reasoning"
+PRICED = ("scripted:cheap", "scripted:mid", "scripted:dear")  # answer the questions of routes
 FEEDBACKS = ("heard", "heard_scored")
-OWN_FEEDBACK = ("leader", "teams", "dialogue")  # protocols that say themselves what agents read between turns
+OWN_FEEDBACK = (
+    "leader",
+    "teams",
+    "dialogue",
+    "routed",
+)  # protocols that say themselves what agents read between turns
 
 
 def _reasoning(config: ConfigDict) -> bool:
@@ -68,6 +74,11 @@ def _repeats(config: ConfigDict) -> list[str]:
         return [
             f"the model 'scripted:answerer' of agent {answerers[0]!r}: it knows the pairs of guess, task.source is "
             f"{config.task.source!r}"
+        ]
+    priced = [name for name in remote.agents(config).values() if name in PRICED]
+    if priced and not config.task.source.startswith("routes"):
+        return [
+            f"the model {priced[0]!r}: it answers the questions of routes, task.source is {config.task.source!r}"
         ]
     repeats = [agent for agent, name in remote.agents(config).items() if name == "scripted:repeater"]
     if not repeats or config.task.source.startswith(("clues", "trust", "lock3")):

@@ -9,7 +9,8 @@ SCRIPTED = "scripted:"
 # And the task that each knows.
 SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
-    "scripted:answerer": "reasoning", "scripted:describer": "coding",
+    "scripted:answerer": "reasoning", "scripted:describer": "coding", "scripted:cheap": "reasoning",
+    "scripted:mid": "reasoning", "scripted:dear": "reasoning",
 }  # fmt: skip
 
 

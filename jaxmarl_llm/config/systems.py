@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from jaxmarl_llm.config.fields import as_tuple
 from jaxmarl_llm.config.options import ConfigDict, field
 
-GROUP, CRITIC, PAIRS, DEMONSTRATIONS = "group", "critic", "pairs", "demonstrations"
+GROUP, CRITIC, PAIRS, DEMONSTRATIONS, ROUTER = "group", "critic", "pairs", "demonstrations", "router"
 COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
 _CRITIC_DECIDES = ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat")
 # The loss of DPO is its own.
@@ -31,8 +31,8 @@ class System:
 
     Attributes:
       about: what agents learn from, for the documentation.
-      learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers, or of turns) or
-        `DEMONSTRATIONS`.
+      learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers, or of turns),
+        `DEMONSTRATIONS`, or `ROUTER`: no agent learns.
       decides: fields of ``train`` that the system decides itself: there each must have its default.
       needs: (field, allowed values, why).
       only_baseline: MAGRPO with another baseline, so that normalising by group makes it MAGRPO.
@@ -106,6 +106,29 @@ SYSTEMS = {
     ),
     "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
+    "der": System(
+        "nothing: a router learns which of them to ask, by quality less cost",
+        ROUTER,
+        (
+            "loss",
+            "baseline",
+            "normalise",
+            "normalise_by",
+            "discount",
+            "backup",
+            "turn_weights",
+            "local_weight",
+            "clip",
+            "counterfactual",
+            "minibatches",
+            "epochs",
+            "redraw",
+            "comlrl_compat",
+            "kl_coef",
+            "entropy_coef",
+        ),
+        needs=("train.protocol", ("routed",), "the router decides who answers"),
+    ),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
     "sft": System(
         "demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES
@@ -133,7 +156,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         if field(config, path) not in allowed:
             wanted = " or ".join(map(repr, allowed))
             bad.append(f"{path}={field(config, path)!r}: train.system={c.system!r} needs {wanted}: {why}")
-    if row.learns_from != GROUP and config.team.mode == "frozen":
+    if row.learns_from not in (GROUP, ROUTER) and config.team.mode == "frozen":
         bad.append(f"train.system={c.system!r}: team.mode='frozen' learns nothing")
     return bad
 

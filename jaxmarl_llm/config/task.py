@@ -90,9 +90,9 @@ FIELDS = (
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
-          "guess, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or modelco:mmlu_redux (of a package "
-          "that you install), or the path of a JSONL file. World: corridor, kitchen, philosophers, or the dotted name "
-          "of your own."),
+          "guess, routes, routes:two_step, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or "
+          "modelco:mmlu_redux (of a package that you install), or the path of a JSONL file. World: corridor, kitchen, "
+          "philosophers, or the dotted name of your own."),
     value("task.remember", False,
           "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
           "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
@@ -263,7 +263,8 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _world(config: ConfigDict) -> list[str]:
     """What a task whose turns are the steps of one episode does not go with."""
-    c, bad = config.train, []
+    c = config.train
+    bad: list[str] = []
     if config.task.kind != "world":
         return bad
     where = "task.kind='world'"

@@ -10,7 +10,7 @@ from jaxmarl_llm.utils.errors import UserError
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
     "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "malt",
-    "maporl", "memory", "preference", "reward_model", "seconds", "sft", "spent", "step", "sweet", "test",
+    "maporl", "memory", "preference", "reward_model", "router", "seconds", "sft", "spent", "step", "sweet", "test",
     "test_greedy", "train",
 )  # fmt: skip
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
@@ -23,7 +23,8 @@ FIELDS = (
           "config.expert, which answers and does not learn; scripted:mixture a script that draws from the known "
           "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock; "
           "scripted:repeater one that repeats a word of a riddle; scripted:answerer and scripted:describer partners of "
-          "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems."),
+          "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems; "
+          "scripted:cheap, scripted:mid and scripted:dear answer questions of routes."),
     value("team.agent", ConfigDict(),
           "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
           "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "

@@ -5,7 +5,18 @@ from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 # Protocols in which agents read each other's answers.
-READING = ("pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue", "relay")
+READING = (
+    "pipeline",
+    "discussion",
+    "tree",
+    "leader",
+    "review",
+    "teams",
+    "retrieve",
+    "dialogue",
+    "relay",
+    "routed",
+)
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
 
@@ -48,6 +59,7 @@ FIELDS = (
             "tree": "in order, each answers every path of answers before it G times; one turn",
             "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
             "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
+            "routed": "one at a time, whom a router chooses, see the section router",
             "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
@@ -143,6 +155,7 @@ _NO_GROUPS = {
     systems.CRITIC: "learns from what its critics did not expect, also where all answers earn the same",
     systems.PAIRS: "keeps pairs of the answers of each iteration",
     systems.DEMONSTRATIONS: "draws nothing",
+    systems.ROUTER: "has no agent that learns",
 }
 
 

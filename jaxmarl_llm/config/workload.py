@@ -11,7 +11,7 @@ def nodes(config) -> list[int]:
         return [c.prompts * c.group ** (len(config.team.agents) - 1)]
     if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
         return [c.prompts] * c.turns
-    if c.protocol == "dialogue":  # every dialogue is a chain of its own
+    if c.protocol in ("dialogue", "routed"):  # every dialogue, and every route, is a chain of its own
         return [c.prompts] + [c.prompts * c.group] * (c.turns - 1)
     by_turn = [c.prompts]
     for drawn in samples(config)[:-1]:
@@ -22,7 +22,7 @@ def nodes(config) -> list[int]:
 def samples(config) -> list[int]:
     """Samples of each agent at the nodes of each turn."""
     c = config.train
-    later = 1 if c.protocol == "dialogue" else c.later_samples or c.group
+    later = 1 if c.protocol in ("dialogue", "routed") else c.later_samples or c.group
     return [c.group] if c.protocol == "tree" else [c.group] + [later] * (c.turns - 1)
 
 
@@ -78,7 +78,7 @@ def learned(config) -> int:
 def agents_per_turn(config) -> int:
     """Agents that are part of a joint answer."""
     c, agents = config.train, len(config.team.agents)
-    return agents // c.turns if c.protocol == "relay" else agents
+    return agents // c.turns if c.protocol == "relay" else 1 if c.protocol == "routed" else agents
 
 
 def remarks(config) -> int:
@@ -157,7 +157,7 @@ def completions(config) -> int:
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))
     if c.system == "mlpo":  # peers answer once
         return c.prompts * (len(config.team.agents) - 1 + c.group)
-    if c.protocol == "relay":
+    if c.protocol in ("relay", "routed"):  # of routes at most: they may end early
         return sum(
             n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True)
         ) * agents_per_turn(config)

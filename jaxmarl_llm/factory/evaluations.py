@@ -133,12 +133,12 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
-        lessons = protocols.saved_lessons(config, workdir, step) if workdir else ()
+        learned_by_run = protocols.saved_memory(config, workdir, step, team) if workdir else ()
         key = randomness.stream(config, "report")
         compiles = compile_times.of_process()
         with console.ProgressDisplay(len(items), label="problems", compiles=compiles) as display:
             answers = evaluate(
-                config, team, learned, task, items, samples, key, step, lessons,
+                config, team, learned, task, items, samples, key, step, learned_by_run,
                 rows_per_batch=rows_per_batch(config, team, [(m.base, m.trainable) for m in team.members], samples),
                 progress=lambda done, total: done < total and display.update(done, {}),
             )  # fmt: skip

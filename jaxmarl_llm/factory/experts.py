@@ -16,6 +16,7 @@ from jaxmarl_llm.factory import chat_options
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.coding.dialogue import Describer
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
+from jaxmarl_llm.tasks.reasoning import routes
 from jaxmarl_llm.tasks.reasoning.guess import Answerer
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.toys.lock import Follower
@@ -56,6 +57,8 @@ def build(
 
 def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, int], str]:
     """What writes the texts of one of `remote.SCRIPTS`."""
+    if name in routes.SCRIPTS:
+        return routes.Answerer(name, items)
     if name == "scripted:mixture":
         return Mixture(items, seed)
     if name == "scripted:answerer":

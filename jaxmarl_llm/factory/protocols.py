@@ -3,12 +3,15 @@
 import pathlib
 from collections.abc import Sequence
 
-from jaxmarl_llm.config import programs, workload
+from jaxmarl_llm import update
+from jaxmarl_llm.config import programs, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.factory import randomness
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
+from jaxmarl_llm.protocols import routed as routes
 from jaxmarl_llm.protocols.dialogue import Dialogue
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
@@ -22,8 +25,10 @@ from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.repeated import Repeated
 from jaxmarl_llm.protocols.review import review, show_last
+from jaxmarl_llm.protocols.routed import Routed
 from jaxmarl_llm.protocols.teams import show_teams, teams
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
+from jaxmarl_llm.systems.router import Ppo, Router
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
@@ -51,7 +56,7 @@ ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 def build(config, task, team: Team, samples: int | None = None, memory=()) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
 
-    ``memory``: lessons of earlier problems, of ``lessons.bank=run``.
+    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, or a router; () as it begins.
     """
     c = config.train
     if is_dotted(c.protocol):
@@ -64,6 +69,9 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol == "tree":
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
+    if router.of(config):
+        how = routing(config, team, memory)
+        return Routed(task.prompts, samples or c.group, c.turns, how, greedy=samples is not None)
     if c.protocol == "retrieve":
         return retrieve_protocol.retrieve(task.prompts, samples or c.group, config.team.agents)
     if c.protocol == "dialogue":
@@ -150,6 +158,36 @@ def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
     return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
 
 
-def saved_lessons(config, workdir, step: int) -> tuple[Entry, ...]:
-    """Lessons of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
-    return tuple(lessons.saved(pathlib.Path(workdir) / "system", step)) if remembers(config) else ()
+def build_router(config, team: Team) -> Router:
+    """The network of ``router.kind=learned``, as it begins."""
+    own = config.router
+    encode = relevance.encoder(own.encoder, team, "router.encoder")
+    key = randomness.stream(config, "router")
+    ppo = Ppo(own.epochs, own.clip, own.entropy)
+    optimizer = update.make_optimizer(lr=own.lr, steps=config.train.steps * own.epochs)
+    return Router(config.team.agents, config.train.turns, encode, key, own.hidden, optimizer, ppo)
+
+
+def routing(config, team: Team, memory=()) -> routes.Router:
+    """Who decides on routes; ``memory`` is a learned router, () for one that has not learned yet."""
+    own = config.router
+    if own.kind == "fixed":
+        return routes.fixed(own.agent)
+    if own.kind == "cascade":
+        return routes.cascade(tuple(config.team.agents), own.confidence)
+    return memory or build_router(config, team)
+
+
+def memory_of(config, models):
+    """What a run's system (its ``models``) has learned for the protocol: lessons, or a router; else ()."""
+    return models if remembers(config) or router.learns(config) else ()
+
+
+def saved_memory(config, workdir, step: int, team: Team):
+    """The same of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
+    folder = pathlib.Path(workdir) / "system"
+    if router.learns(config):
+        network = build_router(config, team)
+        network.load(folder, step)
+        return network
+    return tuple(lessons.saved(folder, step)) if remembers(config) else ()

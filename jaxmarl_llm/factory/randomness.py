@@ -21,6 +21,7 @@ STREAMS = (
     "demonstrations",
     "redraw",
     "easy",
+    "router",
 )
 
 

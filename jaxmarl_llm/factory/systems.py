@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import critic, workload
+from jaxmarl_llm.config import critic, router, workload
 from jaxmarl_llm.config import maporl as maporl_fields
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
 from jaxmarl_llm.factory import protocols, randomness, sweet, training
+from jaxmarl_llm.protocols.routed import question_of
 from jaxmarl_llm.systems import (
     actor_critic,
     at_grpo,
@@ -19,6 +20,7 @@ from jaxmarl_llm.systems import (
     centralised,
     critics,
     custom,
+    der,
     dpo,
     dr_mas,
     lessonl,
@@ -44,6 +46,7 @@ from jaxmarl_llm.systems.types import FromForest, System
 from jaxmarl_llm.systems.verified import Together, Verified
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.errors import UserError
 
 # Those whose credit follows from the forest alone.
 FROM_FOREST = {
@@ -81,6 +84,8 @@ def build(
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch
         return sft.Sft(sft.DemonstrationOrder(demonstrations, config.sft.batch, seed, multiple))
+    if name == router.SYSTEM:
+        return build_der(config, team, task)
     if name == maporl_fields.NAME:
         return build_maporl(config, team, trainables)
     if (assign := from_forest(config)) is not None:
@@ -134,7 +139,12 @@ def from_forest(config):
     ValueError if a dotted name leads nowhere.
     """
     name = config.train.system
-    if critic.used(config) or name in FROM_PAIRS or name == SFT or maporl_fields.has_verifier(config):
+    if (
+        critic.used(config)
+        or name in FROM_PAIRS
+        or name in (SFT, router.SYSTEM)
+        or maporl_fields.has_verifier(config)
+    ):
         return None
     if name == "maporl":
         return influence(config)
@@ -164,6 +174,7 @@ def credit_config(config) -> magrpo.CreditConfig:
         local_weight=c.local_weight,
         turns=c.turns,
         turn_loss=c.turn_loss,
+        group_by=c.group_by,
     )
 
 
@@ -182,6 +193,16 @@ def build_critics(config, team: Team) -> Critics:
     own = critics.build(team, randomness.stream(config, "critics"), **options)
     sizes = dict(updates=c.updates, rows=c.prompts_per_microbatch)
     return Critics(own, critic_optimizer(config), clip=c.clip, by_token=by_token, **sizes)
+
+
+def build_der(config, team: Team, task: Task) -> der.Der:
+    """A router and its credit. UserError where no router would learn."""
+    if not router.learns(config):
+        raise UserError(f"router.kind={config.router.kind!r}: nothing learns, use experiments.evaluate")
+    question = functools.partial(question_of, task.prompts)
+    own = config.router
+    made = protocols.build_router(config, team), question, config.train.turns
+    return der.Der(*made, discount=own.discount, lam=own.gae_lambda)
 
 
 def build_maporl(config, team: Team, trainables: Callable[[], list]) -> System:

@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import dialogue, programs, reasoning
+from jaxmarl_llm.config import dialogue, programs, reasoning, router
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -30,6 +30,7 @@ from jaxmarl_llm.tasks.reasoning import shown_scores
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.reward_calls import RewardCalls
+from jaxmarl_llm.tasks.routed import RoutedTask
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.worlds import load as worlds
@@ -90,6 +91,12 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
         one_turn.team.agents = turns_of(config.team.agents, config.train.turns)[0]
         one_turn.train.protocol = "simultaneous"
         return RelayTask(build_task(one_turn, executor, split, expert), config.team.agents)
+    if router.of(config):
+        alone = config.copy_and_resolve_references()
+        alone.team.agents, alone.train.protocol = config.team.agents[:1], "simultaneous"
+        costs = tuple(config.router.costs) or (0.0,) * len(config.team.agents)
+        own = build_task(alone, executor, split, expert)
+        return RoutedTask(own, config.team.agents, costs, config.router.change)
     with _naming(config, split):
         task = _own_task(config, executor, split, expert)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task

@@ -15,6 +15,7 @@ from jaxmarl_llm.config.preference import needs_reference
 from jaxmarl_llm.config.team import begins
 from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, training
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
 
@@ -154,7 +155,9 @@ def check_prompts(config, team: team_lib.Team, *tasks) -> None:
 def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
     """What the prompts of a run's tasks are padded to, of each member of the team, see `prompts.Sizes`."""
     c = config.sampling
-    every = [(task, range(len(task.items))) for task in tasks_of_run]
+    # Of a world prompts of later turns are known as well.
+    seen = [task.seen() for task in tasks_of_run if isinstance(task, WorldTask)]
+    every = [(task, range(len(task.items))) for task in [*tasks_of_run, *filter(None, seen)]]
     limits = c.max_prompt_tokens, c.long_prompts
     later = config.train.turns > 1 or config.train.protocol != "simultaneous"
     return evaluation.prompt_sizes(team, every, config.train.prompts, *limits, tuple(c.widths), later)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmarl_llm import checkpoint, resume_checks, update
 from jaxmarl_llm.checkpoint import Checkpointer, DamagedError
-from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config import agent_settings, router, workload
 from jaxmarl_llm.factory import protocols, systems, training
 from jaxmarl_llm.forest import Forest, metrics
 from jaxmarl_llm.runs import damaged
@@ -69,7 +69,8 @@ class Learner:
             for i, member in enumerate(team.members)
             if member.trainable is not None
         }
-        if not self.states and any(member.remote for member in team.members):
+        routed = config.train.system == router.SYSTEM
+        if not self.states and not routed and any(member.remote for member in team.members):
             team.require_local(f"train.system={config.train.system!r}")
         self.learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
@@ -235,8 +236,8 @@ class Learner:
 
     def save_best(self, step: int, meta: dict) -> None:
         """Keep the agents' parameters as the best so far."""
-        if protocols.remembers(self.config):
-            self.system.models.save_best(step)
+        if memory := protocols.memory_of(self.config, self.system.models):
+            memory.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
 
     def best_trainables(self) -> list:

@@ -5,6 +5,7 @@ import dataclasses
 import math
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 
@@ -25,7 +26,6 @@ from jaxmarl_llm.factory import (
     user_code,
 )
 from jaxmarl_llm.forest import Forest, marginals
-from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import (
@@ -170,7 +170,7 @@ class Run:
         )
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start
-        self.protocol = protocols.build(config, self.task, self.team, memory=self.lesson_bank())
+        self.protocol = protocols.build(config, self.task, self.team, memory=self.protocol_memory())
         held = [member.base for member in self.team.members], self.learner.states, self.learner.own_states
         # Of all evaluations, so that those on fewer problems run the same program.
         rows = evaluations.rows_per_batch(config, self.team, held, seeds=self.seat.seeds)
@@ -198,11 +198,11 @@ class Run:
         self.spending = Spending(config, self.learner.learners, rows)
         self._transcripts = TranscriptWriter(self.output_folder)
 
-    def lesson_bank(self, best_step: int | None = None) -> Sequence[Entry]:
-        """Lessons of earlier problems: the live bank, or as the best state had it at its step."""
+    def protocol_memory(self, best_step: int | None = None) -> Any:
+        """What the run has learned for its protocol (`protocols.memory_of`), now or as its best state had it."""
         if best_step is not None:
-            return protocols.saved_lessons(self.config, self.folder, best_step)
-        return self.learner.system.models if protocols.remembers(self.config) else ()
+            return protocols.saved_memory(self.config, self.folder, best_step, self.team)
+        return protocols.memory_of(self.config, self.learner.system.models)
 
     def journal(self, ids: Sequence[int], step: int, number: int = 0) -> Journal | None:
         """Where the rounds of a draw of an iteration about these items are kept, see `journals`."""

@@ -32,7 +32,7 @@ class State:
 
 def current(run, step: int) -> State:
     """The state after ``step`` iterations, which the run is in."""
-    return State(step, run.learner.trainables(), run.lesson_bank())
+    return State(step, run.learner.trainables(), run.protocol_memory())
 
 
 def before(run) -> None:
@@ -157,7 +157,7 @@ def test_best(run) -> None:
         return
     run.tell(f"testing the best state on validation, of iteration {best['step']} ...")
     try:
-        trainables, memory = run.learner.best_trainables(), run.lesson_bank(best["step"])
+        trainables, memory = run.learner.best_trainables(), run.protocol_memory(best["step"])
     except checkpoint.DamagedError as error:
         damaged.put_best_aside(run.folder, error)
         del run.summary["best"]

@@ -33,4 +33,4 @@ def assign(forest: Forest, config: CreditConfig) -> Credit:
         raise UserError("CCPO needs counterfactual rewards, and the forest has none (train.counterfactual)")
     gains_NJ = magrpo.joint_returns(forest, config) - forest.counterfactuals
     returns_R = marginals.over_answers(forest, marginals.of_members(forest, gains_NJ), config.reduce)
-    return magrpo.compare(forest, returns_R, magrpo.groups(forest), config)
+    return magrpo.compare(forest, returns_R, magrpo.groups(forest, config.group_by), config)

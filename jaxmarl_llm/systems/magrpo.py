@@ -37,6 +37,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 NORMALISE_BY = ("group", "agent")
 TURN_LOSSES = ("return", "mean")
+GROUP_BY = ("turn", "prompt")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class CreditConfig:
       local_weight: weight of an agent's own reward, for systems that use it (`at_grpo`).
       turns: T, the largest number of turns of a conversation. It is not read from the forest, so that the
         return of an answer does not depend on whether another problem went on.
+      group_by: completions that compete, see `groups`.
       turn_loss: weights of later turns: those of the gradient of the ``return``, or the ``mean`` over the
         groups of each turn.
     """
@@ -71,8 +73,11 @@ class CreditConfig:
     local_weight: float = 0.0
     turns: int = 1
     turn_loss: str = "return"
+    group_by: str = "turn"
 
     def __post_init__(self):
+        if self.group_by not in GROUP_BY:
+            raise UserError(f"group_by={self.group_by!r}; allowed: {', '.join(GROUP_BY)}")
         if self.turn_loss not in TURN_LOSSES:
             raise UserError(f"turn_loss={self.turn_loss!r}; allowed: {', '.join(TURN_LOSSES)}")
         if self.normalise_by not in NORMALISE_BY:
@@ -124,12 +129,18 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
     return np.where([turn.extra for turn in forest.turns], np.nan, mean_R).astype(np.float32)
 
 
-def groups(forest: Forest) -> np.ndarray:
+def groups(forest: Forest, by: str = "turn") -> np.ndarray:
     """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete.
 
     Where each of them follows an answer of its own (chains of rounds that began separately), those of the
-    same round compete. -1, which is no group, for samples that nobody learns from (`Turn.extra`).
+    same round compete. With ``by="prompt"`` those to the same prompt of an item do, in whatever turn: actions
+    in the same state of a world are compared with each other (anchor states of GiGPO, arXiv 2505.10978). -1, which
+    is no group, for samples that nobody learns from (`Turn.extra`).
     """
+    if by == "prompt":
+        prompts = [(turn.agent, turn.item, turn.prompt.tobytes()) for turn in forest.turns]
+        keys_R = np.asarray(credit.group_keys(*zip(*prompts, strict=True))[0])
+        return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
     nodes = [(turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns]
     shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
     places = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
@@ -155,7 +166,7 @@ def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndar
 
 def assign(forest: Forest, config: CreditConfig = CreditConfig()) -> Credit:
     """Credit with the group-relative advantages of the forest's `returns` in its `groups`."""
-    return compare(forest, returns(forest, config), groups(forest), config)
+    return compare(forest, returns(forest, config), groups(forest, config.group_by), config)
 
 
 def no_update(forest: Forest) -> Credit:

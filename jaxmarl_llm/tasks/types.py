@@ -67,7 +67,7 @@ class SequentialTask(FeedbackTask, Protocol):
 
     sequential: bool
 
-    def judge(
+    def judge(  # type: ignore[override]
         self, items: Sequence[Any], completions: dict[str, list[str]], histories: Sequence[History]
     ) -> Sequence[Judgement]:
         """As of a `Task`; ``histories[j]`` are the joint answers before answer j, the first one first.

@@ -68,7 +68,7 @@ def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Search
         meta, lessons = {"step": 0}, ()
         if workdir:
             team, meta = saved_agents.restore_team(workdir, which, team)
-            lessons = protocols.saved_lessons(config, workdir, meta["step"])
+            lessons = protocols.saved_memory(config, workdir, meta["step"], team)
         trainables = [member.trainable for member in team.members]
         relevance = protocols.relevant(config, team)
         yield Searchers(team, trainables, executor, relevance, meta["step"], lessons)

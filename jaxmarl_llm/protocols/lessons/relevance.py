@@ -32,13 +32,13 @@ class PolicyEncoder:
     are read without chat markup, and cut to ``max_tokens``.
     """
 
-    def __init__(self, member: Member, max_tokens: int = 512):
+    def __init__(self, member: Member, max_tokens: int = 512, field: str = "lessons.encoder"):
         self._policy, self._tokenizer = member.stack.policy, member.tokenizer
         self._variables = member.base
         if self._variables is None:
             raise UserError(
                 f"the base of model {member.model_name!r} is not kept with team.mode='full'; "
-                "set lessons.encoder='ngrams' or team.mode='adapters'"
+                f"set {field}='ngrams' or team.mode='adapters'"
             )
         self._max_tokens = min(max_tokens, self._policy.config.max_positions)
 
@@ -115,14 +115,19 @@ def build(name: str, team: Team) -> Relevance:
     Raises:
       ValueError: for ``policy`` with a team without a local model, and for a name that does not exist.
     """
+    return Relevance(encoder(name, team))
+
+
+def encoder(name: str, team: Team, field: str = "lessons.encoder") -> Encoder:
+    """The encoder of a name, see `build`, whose errors it raises; ``field`` is what a config calls it."""
     if name == "ngrams":
-        return Relevance(ngrams)
+        return ngrams
     if name != "policy":
-        return Relevance(resolve(name, "lessons.encoder"))
+        return resolve(name, field)
     local = [member for member in team.members if member.stack.policy is not None]
     if not local:
         raise UserError(
-            "lessons.encoder='policy': the team has no model on this machine; allowed then: ngrams, or the "
-            "dotted name of a function"
+            f"{field}='policy': the team has no model on this machine; allowed then: ngrams, or the dotted name of a "
+            "function"
         )
-    return Relevance(PolicyEncoder(local[0]))
+    return PolicyEncoder(local[0], field=field)

@@ -8,10 +8,10 @@ from jaxmarl_llm.tasks.worlds.types import World
 EPISODES, STEPS = 200, 20
 
 
-def walk(world: World, seed: int = 0) -> Iterator[tuple]:
-    """States of `EPISODES` episodes of at most `STEPS` steps, in which every agent takes any legal action."""
-    chance, starts = random.Random(seed), list(world.starts())
-    for n in range(EPISODES):
+def walk(world: World, episodes: int = EPISODES) -> Iterator[tuple]:
+    """States of some episodes of at most `STEPS` steps, in which every agent takes any legal action."""
+    chance, starts = random.Random(0), list(world.starts())
+    for n in range(episodes):
         state = world.reset(starts[n % len(starts)])
         yield state
         for _ in range(STEPS):

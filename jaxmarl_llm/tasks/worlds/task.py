@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given
 from jaxmarl_llm.tasks.types import Messages
 from jaxmarl_llm.tasks.worlds.actions import read_action
+from jaxmarl_llm.tasks.worlds.explore import walk
 from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
 from jaxmarl_llm.utils.errors import UserError
 
@@ -37,6 +38,20 @@ class _Place:
 def _at(start: Start) -> _Place:
     """Where an episode begins."""
     return _Place(start, (), start.task_id)
+
+
+class Seen:
+    """Prompts of states of a few episodes, so that the sizes of prompts can be chosen before there are any.
+
+    ``items`` are the states, ``prompts`` as of a task whose agents do not remember.
+    """
+
+    def __init__(self, task: WorldTask, episodes: int = 20):
+        self.items, self._task = list(walk(task.world, episodes)), task
+
+    def prompts(self, state: State) -> dict[str, Messages]:
+        """Chat messages per agent: the rules, and what it sees."""
+        return self._task.prompts_in(state)
 
 
 class WorldTask:
@@ -74,11 +89,17 @@ class WorldTask:
 
     def prompts(self, item: Start) -> dict[str, Messages]:
         """Chat messages per agent: the rules, and what it sees at the start."""
-        state = self._state(_at(item))
-        return {
-            agent: [{"role": "user", "content": self._text(state, agent, item, alone=True)}]
-            for agent in self.agents
-        }
+        return self.prompts_in(self._state(_at(item)), item)
+
+    def prompts_in(self, state: State, item: Start | None = None) -> dict[str, Messages]:
+        """The same in any state."""
+        start = item or self.items[0]
+        texts = {agent: self._text(state, agent, start, alone=True) for agent in self.agents}
+        return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}
+
+    def seen(self) -> Seen | None:
+        """Prompts of later turns; None where they hold the earlier ones."""
+        return None if self._remember else Seen(self)
 
     def judge(
         self, items: Sequence[Start], completions: dict[str, list[str]], histories: Sequence[History]

@@ -61,7 +61,7 @@ def test_bad_options(text, message):
 
 @pytest.mark.parametrize("path, meant", [
     ("train.stepz", "train.steps"), ("train.seed", "seed"),
-    ("lr", "critic.lr or train.lr or warm_up.lr"),
+    ("lr", "critic.lr or router.lr or train.lr or warm_up.lr"),
     ("eval.stes", "train.steps or warm_up.steps"), ("train.normalize", "train.normalise"),
     ("task.soruce", "task.source"),
 ])  # fmt: skip
@@ -180,9 +180,13 @@ DIALOGUE = {
     "team.models": ("m", "expert:x"),
 }  # fmt: skip
 SWEET = DIALOGUE | {"train.system": "sweet"}
+ROUTED = {
+    "task.kind": "reasoning", "train.system": "der", "train.protocol": "routed", "train.joint_mode": "aligned",
+}  # fmt: skip
+FIXED, CASCADE = ({"router.kind": "fixed", "router.agent": "aux"}, {"router.kind": "cascade", "train.turns": 2})
 # What makes a choice one that is read.
 READ_WITH = {
-    "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2},
+    "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2}, "train.group_by": {"train.turns": 2},
     "train.reduce": {"train.joint_mode": "cross"}, "train.ratio_level": {"train.clip": 0.2},
     "train.kl_kind": {"train.kl_coef": 0.1}, "critic.form": {"train.system": "iac"},
     "task.bands": {"task.kind": "tldr"}, "task.matching": {"task.kind": "tldr"},
@@ -195,6 +199,8 @@ READ_WITH = {
         "train.turns": 2, "train.later_samples": 1, "train.joint_mode": "aligned",
     },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
+    "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
+    "router.kind": ROUTED, "router.confidence": ROUTED | CASCADE,
     "maporl.gae_lambda": VALUED, "maporl.kl_reward": VALUED, "train.epochs": {"train.clip": 0.2},
     "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
     "preference.replay": {"train.system": "madpo_iter"},
@@ -245,6 +251,9 @@ def test_choices(path):
             config.task.kind = "reasoning"
         if value in ("relay", "world"):
             config.train.turns = 2
+        if value in ("routed", "der", "fixed", "cascade"):
+            config.update_from_flattened_dict(ROUTED)
+            config.train.turns, config.router.agent = 2, "aux" if value == "fixed" else ""
         if value in ("leader", "review", "teams", "retrieve"):
             config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
@@ -497,6 +506,15 @@ UNREAD = {
     "train.turn_loss": ("mean", {"train.turns": 2}),
     "train.later_samples": (1, {"train.turns": 2}),
     "task.drop_easier_than": (0.5, {"task.kind": "reasoning"}),
+    "router.kind": ("cascade", ROUTED | {"train.turns": 2}),
+    "router.agent": ("main", ROUTED | FIXED),
+    "router.confidence": (-1.0, ROUTED | CASCADE),
+    "router.costs": ((0.1, 0.2), ROUTED),
+    "router.change": (0.5, ROUTED),
+    "router.encoder": ("policy", ROUTED),
+    "router.discount": (0.5, ROUTED),
+    "router.gae_lambda": (0.5, ROUTED),
+    "train.group_by": ("prompt", {"train.turns": 2}),
     "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),
     "task.remember": (True, {"task.kind": "world", "train.turns": 2}),
     "maporl.horizon": ("last", MAPORL),

@@ -206,3 +206,23 @@ def test_a_tree_of_episodes_returns_the_mean_of_what_follows():
     ended = dataclasses.replace(forest.joints[0], judgement=Judgement({}, 1.0, done=True))
     forest = dataclasses.replace(forest, joints=(ended, *forest.joints[1:]))
     assert magrpo.joint_returns(forest, CreditConfig(turns=3)).tolist()[:2] == [1.0, 0.25 + 0.25 + 0.25]
+
+
+def test_actions_in_the_same_state_are_compared():
+    """Groups by prompt: an agent's turns that read the same number about the same start, whatever the turn."""
+    task = WorldTask(Digits(goal=50))
+    forest = play(task, protocol(task, samples=3, turns=4))
+    keys = magrpo.groups(forest, "prompt")
+    shown: dict[tuple, set] = {}
+    for turn in forest.turns:
+        shown.setdefault((turn.agent, turn.item, bytes(turn.prompt)), set()).add(int(keys[turn.id]))
+    assert all(len(group) == 1 for group in shown.values())
+    assert len({min(group) for group in shown.values()}) == len(shown)
+    credit = magrpo.assign(forest, CreditConfig(turns=4, group_by="prompt"))
+    for key in set(keys.tolist()):
+        ids = np.flatnonzero(keys == key)
+        wanted = credit.returns[ids] - credit.returns[ids].mean()
+        np.testing.assert_allclose(credit.advantages[ids], wanted, atol=1e-6)
+    assert len({forest.turns[i].turn for i in np.flatnonzero(keys == keys[-1])}) >= 1
+    with pytest.raises(ValueError, match="group_by='place'; allowed: turn, prompt"):
+        CreditConfig(group_by="place")

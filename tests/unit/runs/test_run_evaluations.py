@@ -44,7 +44,7 @@ def run(tmp_path):
 
     return SimpleNamespace(
         config=config, folder=tmp_path, output_folder=tmp_path, team=tiny_team(), validation_task=TASK,
-        test_task=TASK, validation_items=[0, 2], learner=Learner(), lesson_bank=lambda step=None: (),
+        test_task=TASK, validation_items=[0, 2], learner=Learner(), protocol_memory=lambda step=None: (),
         timer=metrics.PhaseTimer(), key=key, rows=rows,
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),

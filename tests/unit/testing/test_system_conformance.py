@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,7 +34,11 @@ def build(name, agents, team):
     config.preference.update(collect=1, batch=2, model_updates=2)
     config.sft.batch = 4
     rows = [Encoded(turn.agent, turn.prompt, turn.completion, "", 1.0) for turn in FOREST.turns]
-    return systems.build(config, team, lambda: [member.trainable for member in team.members], rows)
+    task = None
+    if name == "der":
+        config.train.protocol, asked = "routed", [{"role": "user", "content": "What?"}]
+        task = SimpleNamespace(prompts=lambda item: dict.fromkeys(agents, asked))
+    return systems.build(config, team, lambda: [member.trainable for member in team.members], rows, task)
 
 
 def lessons():

@@ -1,0 +1,76 @@
+"""Fields of train.protocol=routed: who decides which agent answers, what an answer costs, and how a router learns."""
+
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+
+NAME, SYSTEM = "routed", "der"
+
+
+def of(config: ConfigDict) -> bool:
+    """Whether agents answer one at a time, on routes."""
+    return config.train.protocol == NAME
+
+
+def learns(config: ConfigDict) -> bool:
+    """Whether the router is a network."""
+    return of(config) and config.router.kind == "learned"
+
+
+_ROUTED = Read(of, "only train.protocol='routed' reads it")
+_LEARNED = Read(learns, "only router.kind='learned' reads it")
+FIELDS = (
+    choice("router.kind", "learned", "Who decides which agent answers next, or that the last answer stands.",
+           {"learned": "a network over a frozen encoder", "fixed": "nobody: router.agent answers once",
+            "cascade": "the next of team.agents, while the last answer's confidence is below router.confidence"},
+           read=_ROUTED),
+    value("router.agent", "", "The agent that router.kind=fixed asks.",
+          Read(lambda c: of(c) and c.router.kind == "fixed", "only router.kind='fixed' reads it")),
+    number("router.confidence", -0.5,
+           "Mean log-probability of a token, nats, from which on router.kind=cascade takes an answer.", low=-100,
+           high=0,
+           read=Read(lambda c: of(c) and c.router.kind == "cascade", "only router.kind='cascade' reads it")),
+    value("router.costs", (), "What an answer of each agent costs, in units of a right answer; empty: nothing.",
+          _ROUTED),
+    number("router.change", 1.0, "Weight of the change in quality from one answer to the next in the reward.", low=1e-6,
+           read=_ROUTED),
+    choice("router.encoder", "ngrams", "What reads questions and answers for the router; or the dotted name of a "
+           "function of your own, texts -> vectors.",
+           {"ngrams": "counts of words and pairs of words", "policy": "the first local model, adapters off"},
+           dotted=True, read=_LEARNED),
+    number("router.hidden", 256, "Width of the router's network.", low=1),
+    number("router.lr", 1e-3, "Learning rate of its AdamW.", low=0),
+    number("router.epochs", 4, "Passes over the decisions of an iteration.", low=1),
+    number("router.clip", 0.3, "PPO's clip of the ratio.", low=1e-6),
+    number("router.entropy", 0.01, "Weight of an entropy bonus.", low=0),
+    number("router.discount", 0.95, "gamma: what a later decision earns counts this much one decision earlier.",
+           low=0, high=1, read=_LEARNED),
+    number("router.gae_lambda", 0.95, "lambda of generalised advantage estimation over a route's decisions.", low=0,
+           high=1, read=_LEARNED),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that a route does not allow."""
+    c, own, bad = config.train, config.router, []
+    if not of(config):
+        return bad
+    agents, where = tuple(config.team.agents), "train.protocol='routed'"
+    if len(agents) < 2:
+        bad.append(f"team.agents={agents!r}: {where} needs two or more to choose from")
+    if own.costs and len(own.costs) != len(agents):
+        bad.append(f"router.costs={tuple(own.costs)!r}: allowed is one per agent ({len(agents)}), or none")
+    if not all(type(cost) in (int, float) and 0 <= cost < 1e6 for cost in own.costs):
+        bad.append(f"router.costs={tuple(own.costs)!r}: allowed are numbers from 0")
+    if own.kind == "fixed" and own.agent not in agents:
+        bad.append(f"router.agent={own.agent!r}: allowed is one of {agents!r}")
+    if own.kind == "cascade" and c.turns < len(agents):
+        bad.append(f"train.turns={c.turns}: router.kind='cascade' may ask all of {agents!r}")
+    if c.system != SYSTEM and not is_dotted(c.system):
+        bad.append(f"train.system={c.system!r}: with {where} the router learns, allowed is 'der'")
+    if c.overlap:
+        bad.append(
+            f"train.overlap={c.overlap}: with {where} the router must have learned before it is asked again"
+        )
+    if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world"):
+        bad.append(f"task.kind={config.task.kind!r}: {where} needs a task that one agent can answer")
+    return bad

@@ -1,0 +1,99 @@
+"""A task in which one agent answers at a time, and asking costs something (`protocols.routed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch
+from jaxmarl_llm.tasks.types import Messages, Task
+from jaxmarl_llm.utils.errors import UserError
+
+
+class RoutedTask:
+    """A task of one role for several agents, any of whom may answer, as a sequential task.
+
+    With q the quality of an answer, the task's return on a scale of 0..1, and q_0 = 0, the t-th answer of a route earns
+
+        r_t = change (q_t - q_(t-1)) - cost of the agent
+
+    so that with change = 1 a route earns the quality of its last answer less what all its answers cost.
+
+    Args:
+      task: with one agent, the role.
+      agents: names of those who may play it.
+      costs: of an answer of each, in the same order, in units of q.
+      change: see above.
+
+    Parts: those of the task, of the last answer; ``quality`` and ``cost``, of the route until then; ``before``, what it
+    had earned before. An answer with an empty text is nobody's and costs nothing.
+    """
+
+    sequential = True
+    reward_range = None
+
+    def __init__(self, task: Task, agents: Sequence[str], costs: Sequence[float], change: float = 1.0):
+        if len(task.agents) != 1:
+            raise UserError(f"agents of the task are {task.agents!r}; a route needs a task of one role")
+        self.items, self.agents, (self._role,) = task.items, tuple(agents), task.agents
+        self._task, self._change = task, change
+        self._costs = dict(zip(self.agents, costs, strict=True))
+        self.part_names = (*task.part_names, "quality", "cost", "before")
+
+    def prompts(self, item) -> dict[str, Messages]:
+        """Chat messages: the same for all agents."""
+        return dict.fromkeys(self.agents, self._task.prompts(item)[self._role])
+
+    def references(self, item) -> dict[str, str] | None:
+        """The task's reference answer, of every agent."""
+        own = getattr(self._task, "references", None)
+        if own is None:
+            raise UserError("the task has no reference answers")
+        return own(item) and dict.fromkeys(self.agents, own(item)[self._role])
+
+    def judge(
+        self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]
+    ) -> list[Judgement]:
+        """Judgements of one answer each, in order; the answers before are judged too, to know what changed."""
+        check_batch(items, completions, self.agents)
+        rows = zip(*(completions[agent] for agent in self.agents), strict=True)
+        routes = [
+            [*map(self._spoken, history), self._spoken(dict(zip(self.agents, texts, strict=True)))]
+            for texts, history in zip(rows, histories, strict=True)
+        ]
+        pairs = [(n, text) for n, route in enumerate(routes) for _, text in route[-2:]]
+        given = {self._role: [text for _, text in pairs]}
+        judged = iter(self._task.judge([items[n] for n, _ in pairs], given))
+        return [self._judgement(route, [next(judged) for _ in route[-2:]]) for route in routes]
+
+    def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Scores in percent; "return" is the quality less the costs where ``change`` is 1."""
+        own = {name: value for name, value in scores.items() if name in self._task.part_names}
+        parts = self._task.normalise(own | {"total": 0.0})
+        del parts["return"]
+        scaled = {name: 100 * scores[name] for name in ("quality", "cost", "before")}
+        return parts | scaled | {"return": 100 * (scores["before"] + scores["total"])}
+
+    def _spoken(self, texts: Mapping[str, str]) -> tuple[str, str]:
+        """Who has answered, '' for nobody, and what."""
+        agent = next((agent for agent in self.agents if texts.get(agent)), "")
+        return agent, texts.get(agent, "")
+
+    def _quality(self, judgement: Judgement) -> float:
+        return self._task.normalise(judgement.scores)["return"] / 100
+
+    def _judgement(self, route: Sequence[tuple[str, str]], judged: Sequence[Judgement]) -> Judgement:
+        """The judgement of the last answer of a route, from those of it and the one before."""
+        last = judged[-1]
+        if last.total is None:
+            return Judgement({}, None, last.verdict, last.failures)
+        quality = self._quality(last)
+        before = self._quality(judged[0]) if len(judged) > 1 and judged[0].total is not None else 0.0
+        *earlier, cost = [self._costs.get(agent, 0.0) for agent, _ in route]
+        parts = {
+            **last.parts,
+            "quality": quality,
+            "cost": cost + sum(earlier),
+            "before": self._change * before - sum(earlier),
+        }
+        total = self._change * (quality - before) - cost
+        return Judgement(parts, total, last.verdict, last.failures, last.program_source, last.interactions)
