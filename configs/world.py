@@ -36,6 +36,7 @@ def get_config(arg=None):
     config.train.group = 32
     config.train.prompts = config.train.prompts_per_microbatch = {"corridor": 1, "kitchen": 6}.get(source, 3)
     config.train.later_prompts_per_microbatch = 96
+    config.train.group_by = "prompt"  # actions in the same state are compared
     config.train.steps, config.train.lr = 150, 1e-3
     config.eval.samples = 16
     return config

@@ -51,7 +51,8 @@ FIELDS = (
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that a route does not allow."""
-    c, own, bad = config.train, config.router, []
+    c, own = config.train, config.router
+    bad: list[str] = []
     if not of(config):
         return bad
     agents, where = tuple(config.team.agents), "train.protocol='routed'"

@@ -27,8 +27,10 @@ from jaxmarl_llm.protocols.repeated import Repeated
 from jaxmarl_llm.protocols.review import review, show_last
 from jaxmarl_llm.protocols.routed import Routed
 from jaxmarl_llm.protocols.teams import show_teams, teams
+from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.systems.router import Ppo, Router
+from jaxmarl_llm.tasks.tools.toolbox import of_names
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
@@ -58,6 +60,16 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
 
     ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, or a router; () as it begins.
     """
+    protocol = _plain(config, task, team, samples, memory)
+    if not config.tools.functions:
+        return protocol
+    agents = tuple(config.tools.agents) or tuple(config.team.agents)
+    toolbox = of_names(tuple(config.tools.functions))
+    return WithTools(protocol, toolbox, config.tools.calls, agents, apart=samples is None)
+
+
+def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
+    """`build` without tools."""
     c = config.train
     if is_dotted(c.protocol):
         return custom.build(c.protocol, config, task, samples)

@@ -6,6 +6,7 @@ each agent's part. Journals of earlier versions name the types by this package's
 
 from jaxmarl_llm.forest.turns import (
     ANSWER,
+    CALL,
     JOINT_MODES,
     REMARK,
     Forest,
@@ -19,6 +20,7 @@ from jaxmarl_llm.forest.turns import (
 __all__ = [
     "ANSWER",
     "JOINT_MODES",
+    "CALL",
     "REMARK",
     "Forest",
     "Joint",

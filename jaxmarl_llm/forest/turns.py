@@ -14,7 +14,7 @@ import numpy as np
 from jaxmarl_llm.utils.errors import UserError
 
 JOINT_MODES = ("aligned", "cross")
-ANSWER, REMARK = "answer", "remark"  # kinds of turns
+ANSWER, REMARK, CALL = "answer", "remark", "call"  # kinds of turns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +33,8 @@ class SpeakRequest:
         first answer of a discussion.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
       extra: K, the number of last samples that nobody learns from (``Turn.extra``).
+      call_mark: a completion that holds this text is of the kind `CALL`: it calls a tool, and another one follows it;
+        '': none is.
     """
 
     agent: str
@@ -45,6 +47,11 @@ class SpeakRequest:
     shown: tuple[int, ...] = ()
     extra: int = 0
     kind: str = ANSWER
+    call_mark: str = ""
+
+    def kind_of(self, text: str) -> str:
+        """The kind of the turn that a text is."""
+        return CALL if self.call_mark and self.call_mark in text else self.kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Node:
       turns: per agent the ids of its G samples.
       turn: turn index, from 0.
       follows: index of the joint answer before it, or None.
-      heard: ids of the turns, G each, that led to sample g without being part of the answer.
+      heard: ids of the turns, G each, that led to sample g without being part of the answer; -1 for none.
     """
 
     item: int

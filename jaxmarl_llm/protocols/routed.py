@@ -96,8 +96,8 @@ class Routed:
             if agent is not None:
                 own = self.prompts(state.items[turn.item])[agent]
                 messages = with_quotes(own, {turn.agent: turn.text})
-                place = dict(turn=last + 1, parent=turn.id, follows=j)
-                requests.append(SpeakRequest(agent, turn.item, messages, 1, **place))
+                request = SpeakRequest(agent, turn.item, messages, 1, last + 1, turn.id, j)
+                requests.append(request)
         return requests
 
     def place(self, state: Episode, turn: Turn) -> Place:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmarl_llm.forest import ANSWER, SpeakRequest, Turn
+from jaxmarl_llm.forest import ANSWER, CALL, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Answer, Episode, Feedback, Prompts, collect_feedback
 from jaxmarl_llm.utils.errors import UserError
 
@@ -127,12 +127,20 @@ def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn
     return (earlier, turn) if begins and turn.agent == request.agent else None
 
 
+def origin(state: Episode, turn: Turn) -> int:
+    """Id of the first turn of a chain of tool calls that a turn ends, its own if it is none."""
+    while turn.parent is not None and state.turns[turn.parent].kind == CALL:
+        turn = state.turns[turn.parent]
+    return turn.id
+
+
 def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
     """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
 
-    Places are in the order of their first requests.
+    Places are in the order of their first requests, and turns in that of the samples that they were.
     """
     places: dict[tuple, dict[str, list[Turn]]] = {}
-    for turn in (turn for turn in state.turns if turn.stage == (number, kind)):
+    chosen = [turn for turn in state.turns if turn.stage == (number, kind)]
+    for turn in sorted(chosen, key=lambda turn: origin(state, turn)):
         places.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
     return places

@@ -202,7 +202,7 @@ def _judge(
             node=first_node + p,
             turn=node.turn,
             follows=node.follows,
-            heard=tuple(ids[combination[0]] for ids in node.heard),
+            heard=tuple(ids[combination[0]] for ids in node.heard if ids[combination[0]] >= 0),
             reward=reward,
         )
         for (p, node, combination), (reward, judgement) in zip(answers, judged, strict=True)

@@ -190,11 +190,12 @@ def _told(pending: PendingRequest, g: int, reply: Reply, tokenizer) -> Turn:
     """The turn of sample g of a request, from an expert's reply."""
     ending = list(tokenizer.eos_ids[:1]) if reply.finished else []
     completion = np.array(tokenizer.encode(reply.text) + ending, np.int32)
+    text = tokenizer.decode(completion)
     return Turn(
-        **_asked_for(pending, g),
+        **_asked_for(pending, g, text),
         completion=completion,
         logprobs=np.zeros(len(completion), np.float32),
-        text=tokenizer.decode(completion),
+        text=text,
         finished=reply.finished,
         cost=(reply.input_tokens, reply.output_tokens),
     )
@@ -205,7 +206,7 @@ def _turn(pending: PendingRequest, g: int, drawn: Drawn, n: int, row: int, texts
     samples = drawn.samples
     length = int(samples.lengths_NR[n, row])
     return Turn(
-        **_asked_for(pending, g),
+        **_asked_for(pending, g, texts[row]),
         completion=samples.tokens_NRL[n, row, :length],
         logprobs=samples.logprobs_NRL[n, row, :length],
         text=texts[row],
@@ -214,8 +215,8 @@ def _turn(pending: PendingRequest, g: int, drawn: Drawn, n: int, row: int, texts
     )
 
 
-def _asked_for(pending: PendingRequest, g: int) -> dict:
-    """Fields of the `Turn` of sample g that come from its request."""
+def _asked_for(pending: PendingRequest, g: int, text: str) -> dict:
+    """Fields of the `Turn` of sample g, with this text, that come from its request."""
     request = pending.request
     return dict(
         id=pending.first_id + g,
@@ -223,7 +224,7 @@ def _asked_for(pending: PendingRequest, g: int) -> dict:
         agent=request.agent,
         item=request.item,
         turn=request.turn,
-        kind=request.kind,
+        kind=request.kind_of(text),
         sample=g,
         prompt=np.array(pending.prompt, np.int32),
         parent=request.parent,

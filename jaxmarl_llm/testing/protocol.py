@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm.forest import ANSWER, REMARK, Joint, Node, SpeakRequest, Turn, joint_samples
+from jaxmarl_llm.forest import ANSWER, CALL, REMARK, Joint, Node, SpeakRequest, Turn, joint_samples
 from jaxmarl_llm.protocols import Episode, Protocol
 from jaxmarl_llm.tasks.judgement import judge
 from jaxmarl_llm.testing.rules import call, require, require_messages, text_of
@@ -76,6 +76,8 @@ def _check_end(state: Episode, conversations: int | None) -> None:
             require(len(ends) == conversations, rule, f"{len(ends)} about item {i}")
     sizes: dict[tuple, int] = {}
     for request in state.requests:
+        if request.parent is not None and state.turns[request.parent].kind == CALL:
+            continue  # one goes on after each call
         place, size = (request.agent, request.turn, request.kind), request.samples - request.extra
         rule = f"requests to {request.agent} in turn {request.turn} are for equally many samples"
         require(sizes.setdefault(place, size) == size, rule, (sizes[place], size))
@@ -99,7 +101,7 @@ class _Player:
 
     def play(self, items: tuple, seed: int) -> Episode:
         """A whole episode about some items."""
-        state, nodes = Episode(items, np.random.default_rng(seed)), 0
+        state, nodes, unjudged = Episode(items, np.random.default_rng(seed)), 0, set[int]()
         for step in range(self._most + 1):
             requests = self._unchanged(state, "step", state)
             require(isinstance(requests, list), "step: a list of requests", requests)
@@ -114,8 +116,10 @@ class _Player:
             state.turns += new
             completed = self._unchanged(state, "observe", state, new)
             require(isinstance(completed, list), "observe: a list of nodes", completed)
+            unjudged |= {turn.id for turn in new}
             for node in completed:
-                self._check_node(state, node, {turn.id for turn in new})
+                self._check_node(state, node, unjudged)
+            unjudged = set() if completed else unjudged
             per_node = sorted({len(ids) for node in completed for ids in node.turns.values()})
             require(len(per_node) < 2, "all nodes of a step hold equally many samples", per_node)
             state.joints += [
@@ -181,7 +185,7 @@ class _Player:
                     shown=tuple(request.shown),
                     step=step,
                     extra=sample >= request.samples - request.extra,
-                    kind=request.kind,
+                    kind=request.kind_of(text),
                 )
                 new.append(turn)
         return new
@@ -200,10 +204,10 @@ class _Player:
                 rule = "a node's answers are of its item and turn, and follow what it follows"
                 require(place == (node.item, node.turn, node.follows), rule, f"{place} in {node}")
         every = [i for ids in node.turns.values() for i in ids]
-        require(new & {*every}, "a node is completed by the last answers", node)
+        require(new & {*every}, "a node is completed by answers since the last nodes", node)
         samples = {len(ids) for ids in (*node.turns.values(), *node.heard)}
         require(len(samples) == 1, "a node holds equally many samples of each agent", node)
-        heard = [i for ids in node.heard for i in ids]
+        heard = [i for ids in node.heard for i in ids if i >= 0]
         require(not {*heard} & {*every}, "what led to an answer is no part of it", node)
         for i in heard:
             _check_there(i, state.turns, node.item, "what led to an answer is an earlier turn")
@@ -229,7 +233,7 @@ class _Player:
                 number,
                 node.turn,
                 node.follows,
-                tuple(heard[c[0]] for heard in node.heard),
+                tuple(heard[c[0]] for heard in node.heard if heard[c[0]] >= 0),
             )
             for (c, ids), judgement in zip(rows, judgements, strict=True)
         ]

@@ -104,6 +104,7 @@ class LossConfig:
         return packing.pack(
             batch,
             prompts_per_microbatch=self._prompts(batch),
+            narrow=self._lone(batch),
             tokens_per_microbatch=self.tokens_per_microbatch,
             keep_zero_advantage=bool(self.kl_coef or self.entropy_coef or self.own_count),
             padded=self.comlrl_compat,
@@ -115,8 +116,14 @@ class LossConfig:
         if batch.given_NR is not None:  # they are in the rows
             return 1
         number = batch.prompts_NBP.shape[1]
-        single = self.later_prompts_per_microbatch and batch.lengths_NR.shape[1] == number
-        return math.gcd(number, self.later_prompts_per_microbatch) if single else self.prompts_per_microbatch
+        if self._lone(batch):
+            return math.gcd(number, self.later_prompts_per_microbatch)
+        return self.prompts_per_microbatch
+
+    def _lone(self, batch: Batch) -> bool:
+        """Whether each prompt has one completion, and later_prompts_per_microbatch is for it."""
+        lone = batch.given_NR is None and batch.lengths_NR.shape[1] == batch.prompts_NBP.shape[1]
+        return bool(self.later_prompts_per_microbatch) and lone
 
 
 def _without_truncated(batch: Batch) -> Batch:

@@ -16,7 +16,7 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.utils.errors import UserError
 
-ROW = 64  # a row has room for at least so many tokens, or for all completions of a prompt
+ROW = 64  # a row has room for at least so many tokens
 
 
 @struct.dataclass
@@ -166,6 +166,7 @@ def pack(
     tokens_per_microbatch: int,
     keep_zero_advantage: bool,
     padded: bool = False,
+    narrow: bool = False,
     shards: int = 1,
 ) -> Packed:
     """Lay out the completions of a batch for the update. The shapes follow from those of the batch alone.
@@ -179,6 +180,7 @@ def pack(
         keeps its first, so that there is something to diagnose.
       padded: store every completion with its padding, also equal ones, and all rows of a prompt in one
         micro-batch.
+      narrow: rows have room for one completion, as there is one to each prompt.
       shards: D. If they do not divide the prompts, some read a prompt again and learn nothing from it.
 
     Raises:
@@ -191,7 +193,7 @@ def pack(
             f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
         )
     orders = [_order(batch, n, keep_zero_advantage) for n in range(n_agents)]
-    layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, padded)
+    layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, padded, narrow)
     rows, places_XDB = [], _places(n_prompts, prompts_per_microbatch, shards)
     for places_DB in places_XDB:
         filled = [[_fill(batch, n, order[at[at < count]], layout) for at in places_DB]
@@ -237,10 +239,10 @@ class _Layout(NamedTuple):
     by_token: bool
 
 
-def _layout(batch: Batch, prompts: int, tokens: int, padded: bool) -> _Layout:
+def _layout(batch: Batch, prompts: int, tokens: int, padded: bool, narrow: bool) -> _Layout:
     """Sizes that hold whatever ``prompts`` groups of completions need."""
     length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
-    per_row = min(-(-ROW // length), samples)
+    per_row = 1 if narrow else -(-ROW // length)
     width = per_row * length
     # A new row begins only when a completion does not fit, so all rows of a prompt but the last hold per_row.
     needed = prompts * -(-samples // per_row)

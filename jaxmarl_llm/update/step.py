@@ -80,39 +80,40 @@ def _form(batch: Packed):
 
 
 def _of_alike(of_batch, batches: list[Packed]):
-    """The sum of `_gradients` over batches of one form, compiled once however many there are."""
+    """Gradient, mean loss (N,), KL and diagnostics of batches of one form, compiled once however many there are."""
     if len(batches) == 1:
-        return of_batch(batches[0])
+        grads, (pg, kl, seen) = of_batch(batches[0])
+        return grads, pg.mean(), kl, seen
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-    grads, losses_N, kl, seen = jax.eval_shape(of_batch, batches[0])
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, losses_N, kl))
+    grads, (pg, kl, _) = jax.eval_shape(of_batch, batches[0])
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, pg.sum, kl))
 
     def add(total, batch):
-        return _sum_over([total, of_batch(batch)]), None
+        grads, (pg, kl, seen) = of_batch(batch)
+        return _sum_over([total, (grads, pg.mean(), kl, seen)]), None
 
-    return jax.lax.scan(add, (*nothing, Diagnostics.zeros(losses_N.shape[0])), stacked)[0]
+    return jax.lax.scan(add, (*zeros, Diagnostics.zeros(pg.sum.shape[0])), stacked)[0]
 
 
 def _gradients(stack, config: LossConfig, base, trainable, reference, batch: Packed):
-    """`gradients`, mean losses (N,), KL and diagnostics of a batch; 0 for agents that are not in it."""
+    """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
     config = config if batch.sampling is None else dataclasses.replace(config, sampling=batch.sampling)
     if batch.agents is None:
-        grads, (pg, kl, seen) = gradients(stack, config, base, trainable, batch, reference)
-        return grads, pg.mean(), kl, seen
+        return gradients(stack, config, base, trainable, batch, reference)
     index = jnp.array([stack.agents.index(agent) for agent in batch.agents])
     part_stack, part_trainable = stack.subset(batch.agents, trainable)
     part_reference = None if reference is None else stack.subset(batch.agents, reference)[1]
-    grads, (pg, kl, seen) = gradients(part_stack, config, base, part_trainable, batch, part_reference)
+    results = gradients(part_stack, config, base, part_trainable, batch, part_reference)
 
     def among_all(x):
         return jnp.zeros((len(stack.agents), *x.shape[1:]), x.dtype).at[index].set(x)
 
-    return jax.tree.map(among_all, (grads, pg.mean(), kl, seen))
+    return jax.tree.map(among_all, results)
 
 
 def _sum_over(results):
-    """Sums over several results of `_gradients`; diagnostics are merged."""
+    """Sums over several results of `_of_alike`; diagnostics are merged."""
     grads, losses_N, kls, seen = zip(*results, strict=True)
     added = jax.tree.map(lambda *parts: functools.reduce(jnp.add, parts), *grads)
     merged = functools.reduce(lambda a, b: a.merge(b), seen)
-    return added, functools.reduce(operator.add, losses_N), functools.reduce(operator.add, kls), merged
+    return added, sum(losses_N), functools.reduce(operator.add, kls), merged

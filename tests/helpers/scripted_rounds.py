@@ -133,7 +133,7 @@ def play(
         for number, request in enumerate(requests, len(state.requests)):
             for g in range(request.samples):
                 spoken = sum(turn.agent == request.agent for turn in (*state.turns, *new))
-                new.append(_turn(len(state.turns) + len(new), number, request, g, texts(request, spoken)))
+                new.append(_turn(len(state.turns) + len(new), number, request, g, texts(request, spoken), len(steps)))
         state.requests += requests
         state.turns += new
         nodes = protocol.observe(state, new)
@@ -145,14 +145,15 @@ def play(
     return Played(Forest(state.items, tuple(state.turns), tuple(state.joints)), steps, judged)
 
 
-def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str) -> Turn:
+def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str, step: int = 0) -> Turn:
     """Prompts have a token per character, completions one per word."""
     prompt = np.zeros(sum(len(message["content"]) for message in request.messages), np.int32)
     completion = np.zeros(len(text.split()), np.int32)
     return Turn(
         id, number, request.agent, request.item, request.turn, g, prompt, completion,
         np.zeros(len(completion), np.float32), text, True, request.parent, request.follows,
-        shown=request.shown, kind=request.kind, extra=g >= request.samples - request.extra,
+        shown=request.shown, kind=request.kind_of(text), extra=g >= request.samples - request.extra,
+        step=step,
     )  # fmt: skip
 
 
@@ -164,7 +165,8 @@ def _judge(state: Episode, task, node, number: int) -> list[Joint]:
     texts |= {agent: [state.turns[row[n]].text for row in rows] for n, agent in enumerate(answering)}
     before = tuple(state.answer(j).completions for j in state.before(node.follows))
     judgements = judge(task, [state.items[node.item]] * len(rows), texts, [before] * len(rows))
+    heard = [tuple(ids[g] for ids in node.heard if ids[g] >= 0) for g in range(len(rows))]
     return [
-        Joint(node.item, row, judgement, number, node.turn, node.follows, tuple(ids[g] for ids in node.heard))
+        Joint(node.item, row, judgement, number, node.turn, node.follows, heard[g])
         for g, (row, judgement) in enumerate(zip(rows, judgements, strict=True))
     ]

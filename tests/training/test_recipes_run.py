@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.model, pytest.mark.usefixtures("programs_shared")]  # 
 Q_FORM = {"critic.form": "q"}
 # Rollout and update are those of mareinforce, only the advantages differ: checked on the forests of its run.
 SAME_ROLLOUTS = ("marloo", "maremax", "dr_mas")
-VARIANTS = [(name, {}) for name in system_configs.SYSTEMS if name not in SAME_ROLLOUTS]
+# Of der no agent learns (test_routes_run.py).
+VARIANTS = [(name, {}) for name in system_configs.SYSTEMS if name not in (*SAME_ROLLOUTS, "der")]
 VARIANTS += [("iac", Q_FORM), ("maac", Q_FORM)]
 
 

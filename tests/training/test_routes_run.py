@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import smoke_runs
 
-from configs import reasoning
+from configs import reasoning, systems
 from experiments import train
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import evaluations, protocols, teams
@@ -52,3 +52,12 @@ def test_an_expert_alone_is_evaluated(tmp_path):
     assert report["greedy"]["scores"]["return"]["mean"] == pytest.approx(90.0)
     with pytest.raises(ValueError, match="router.kind='fixed': nothing learns, use experiments.evaluate"):
         train.train(made, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_smoke_form_of_the_system(tmp_path):
+    made = systems.get_config("der,smoke")
+    made.log.report = False
+    train.train(made, tmp_path)
+    rows = [row for row in smoke_runs.rows(tmp_path) if "router/loss" in row]
+    assert len(rows) == made.train.steps and all(np.isfinite(row["router/loss"]) for row in rows)

@@ -59,7 +59,7 @@ def test_episodes_of_all_lengths_train_in_one_program(tmp_path):
 
 @pytest.mark.parametrize("fields", [
     {"train.counterfactual": "nothing", "train.system": "ccpo"},
-    {"train.system": "maac", "train.normalise": True, "train.normalise_by": "agent"},
+    {"train.system": "maac", "train.normalise": True, "train.normalise_by": "agent", "train.group_by": "turn"},
 ])  # fmt: skip
 def test_a_run_goes_on_as_if_it_had_not_ended(fields, tmp_path):
     fields = {"train.turns": 4} | fields

@@ -1,7 +1,8 @@
 """Dining philosophers: each needs both of the forks beside it, and each fork lies between two of them.
 
-All act at the same time. Two that reach for one fork at the same time both miss it. A philosopher that has eaten puts
-its forks down and is full. If everybody holds one fork nobody can eat, until somebody puts its fork down.
+All act at the same time. Two that reach for one fork at the same time both miss it. A philosopher that has eaten
+puts its forks down, is full, and takes no fork again. If everybody holds one fork nobody can eat, until somebody puts
+its fork down.
 
 The team earns an equal share for each hungry philosopher that has eaten, and nothing else: an episode in which nothing
 happens earns 0, which is the least, and one in which all have eaten 1. (Rewards for not being in a deadlock are at
@@ -67,12 +68,12 @@ class Philosophers:
         )
 
     def legal(self, state: Table, agent: str) -> tuple[str, ...]:
-        """Take a fork that lies there, eat with both, put down what one holds, wait."""
+        """Who is hungry may take a fork that lies there, and eat with both; put down what one holds; wait."""
         n = self.agents.index(agent)
         left, right = state.holders[n], state.holders[(n + 1) % len(self.agents)]
         allowed = {
-            "left": left == FREE,
-            "right": right == FREE,
+            "left": left == FREE and state.hungry[n],
+            "right": right == FREE and state.hungry[n],
             "eat": left == right == n and state.hungry[n],
             "drop": n in (left, right),
             "wait": True,

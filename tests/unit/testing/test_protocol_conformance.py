@@ -140,7 +140,7 @@ BROKEN = {
     ),
     "a node holds answers, no remarks": requests(kind=lambda *_: REMARK),
     "a node's answers are of its item and turn": nodes(lambda state, node: dataclasses.replace(node, turn=5)),
-    "a node is completed by the last answers": nodes(
+    "a node is completed by answers since the last nodes": nodes(
         lambda state, node: Node(node.item, {"a": tuple(t.id for t in state.turns if t.agent == "a" and not t.turn
                                                         and t.item == node.item)})
     ),

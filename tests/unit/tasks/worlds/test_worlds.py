@@ -105,7 +105,7 @@ def test_what_philosophers_may_do_and_see():
     world = Philosophers(("a", "b", "c"))
     state = Table((0, 0, FREE), (True, True, False), 2)  # a holds both of its forks
     assert [world.legal(state, agent) for agent in "abc"] == [
-        ("eat", "drop", "wait"), ("right", "wait"), ("left", "wait")
+        ("eat", "drop", "wait"), ("right", "wait"), ("wait",)
     ]  # fmt: skip
     assert world.show(state, "a") == (
         "Left fork yours. Right fork yours. You are hungry. Left neighbour full. Right neighbour hungry."

@@ -1,0 +1,102 @@
+"""Tools from functions, and what every kind of call gives back: a result, or a sentence that an agent can act on."""
+
+import json
+
+import pytest
+
+from jaxmarl_llm.tasks.tools import Tool, Toolbox
+from jaxmarl_llm.tasks.tools.toolbox import LONGEST, of_function, of_names
+
+
+def add(a: int, b: int = 1) -> int:
+    """Adds two numbers.
+
+    And more that agents do not read.
+    """
+    return a + b
+
+
+def share(part: float, whole: float) -> float:
+    """Divides."""
+    return part / whole
+
+
+def passed(item, text: str, strict: bool = False) -> str:
+    """Says whether a text is the problem's."""
+    return f"{item == text}{' strictly' if strict else ''}"
+
+
+BOX = Toolbox([of_function(add), of_function(share), of_function(passed)])
+
+
+def call(name, /, **arguments):
+    return f'I think. <tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'
+
+
+@pytest.mark.parametrize("text, result", [
+    (call("add", a=2, b=3), "5"),
+    (call("add", a=2), "3"),
+    (call("share", part=1, whole=4), "0.25"),
+    (call("passed", text="p"), "True"),
+    (call("passed", text="q", strict=True), "False strictly"),
+    (call("add", a=1, b=1) + call("add", a=5, b=5), "10"),  # the last call counts
+    ('<tool_call>{"name": "add", "arguments": {"a": 1}}', "2"),  # without the end tag
+    ("<tool_call>add(1, 2)</tool_call>", "error: the call is not a JSON object between the tags"),
+    ("<tool_call>[1]</tool_call>", 'error: the call needs "name" and "arguments"'),
+    ('<tool_call>{"arguments": {}}</tool_call>', 'error: the call needs "name" and "arguments"'),
+    (call("sub", a=1), "error: there is no tool 'sub'; there are add, share, passed"),
+    (call("add"), "error: add needs the argument 'a'"),
+    (call("add", a=1, c=2), "error: add has no argument 'c'; it has a, b"),
+    (call("add", a="1"), 'error: a of add must be a whole number, not "1"'),
+    (call("add", a=True), "error: a of add must be a whole number, not true"),
+    (call("share", part="x", whole=1), 'error: part of share must be a number, not "x"'),
+    ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
+     "error: the arguments of add are a JSON object with a, b"),
+    (call("share", part=1, whole=0), "error: ZeroDivisionError: float division by zero"),
+    ("<tool_call>" + "[" * 3000, "error: the call is not a JSON object between the tags"),
+])  # fmt: skip
+def test_what_a_call_gives_back(text, result):
+    assert BOX.result("p", text) == result
+
+
+def test_long_results_are_cut():
+    assert len(Toolbox([Tool("say", "Says.", {}, lambda: "x" * 9999)]).result("p", call("say"))) == LONGEST
+
+
+def test_what_agents_read():
+    text = BOX.describe()
+    assert "add(a: whole number, b: whole number (may be left out)): Adds two numbers.\n" in text
+    assert "passed(text: text, strict: true or false (may be left out)): Says whether" in text and "item" not in text
+    assert '<tool_call>{"name": "add", "arguments": {"<name>": "<value>"}}</tool_call>' in text
+
+
+def nothing(a: int):
+    return a
+
+
+def untyped(a) -> int:
+    """Has no type."""
+    return a
+
+
+def listed(a: list) -> int:
+    """Has another type."""
+    return len(a)
+
+
+@pytest.mark.parametrize("function, message", [
+    (nothing, "tools.functions 'nothing' has no docstring"),
+    (untyped, "tools.functions 'untyped': its parameter 'a' needs one of the types str, int, float, bool"),
+    (listed, "tools.functions 'listed': its parameter 'a' needs one of the types"),
+])  # fmt: skip
+def test_functions_that_are_no_tools(function, message):
+    with pytest.raises(ValueError, match=message):
+        of_function(function)
+
+
+def test_names():
+    assert of_names(("test_toolbox:add", "test_toolbox:share")).names == ("add", "share")
+    with pytest.raises(ValueError, match="tools.functions 'test_toolbox:none': .* has no 'none'"):
+        of_names(("test_toolbox:none",))
+    with pytest.raises(ValueError, match=r"tools are \['add', 'add'\]; allowed are one or more names that differ"):
+        Toolbox([of_function(add)] * 2)
