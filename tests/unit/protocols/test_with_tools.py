@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scripted_rounds import play
-from test_toolbox import BOX, call
+from toolboxes import BOX, call
 
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import protocols
@@ -106,7 +106,7 @@ def test_turns_go_on_from_the_whole_conversation():
 
 
 GOOD = {"task.kind": "reasoning", "task.source": "sums", "train.joint_mode": "aligned",
-        "tools.functions": ("test_toolbox:add",)}  # fmt: skip
+        "tools.functions": ("toolboxes:add",)}  # fmt: skip
 
 
 def config(fields=()):

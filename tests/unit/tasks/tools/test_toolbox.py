@@ -1,36 +1,10 @@
 """Tools from functions, and what every kind of call gives back: a result, or a sentence that an agent can act on."""
 
-import json
-
 import pytest
+from toolboxes import BOX, add, call
 
 from jaxmarl_llm.tasks.tools import Tool, Toolbox
 from jaxmarl_llm.tasks.tools.toolbox import LONGEST, of_function, of_names
-
-
-def add(a: int, b: int = 1) -> int:
-    """Adds two numbers.
-
-    And more that agents do not read.
-    """
-    return a + b
-
-
-def share(part: float, whole: float) -> float:
-    """Divides."""
-    return part / whole
-
-
-def passed(item, text: str, strict: bool = False) -> str:
-    """Says whether a text is the problem's."""
-    return f"{item == text}{' strictly' if strict else ''}"
-
-
-BOX = Toolbox([of_function(add), of_function(share), of_function(passed)])
-
-
-def call(name, /, **arguments):
-    return f'I think. <tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'
 
 
 @pytest.mark.parametrize("text, result", [
@@ -95,8 +69,8 @@ def test_functions_that_are_no_tools(function, message):
 
 
 def test_names():
-    assert of_names(("test_toolbox:add", "test_toolbox:share")).names == ("add", "share")
-    with pytest.raises(ValueError, match="tools.functions 'test_toolbox:none': .* has no 'none'"):
-        of_names(("test_toolbox:none",))
+    assert of_names(("toolboxes:add", "toolboxes:share")).names == ("add", "share")
+    with pytest.raises(ValueError, match="tools.functions 'toolboxes:none': .* has no 'none'"):
+        of_names(("toolboxes:none",))
     with pytest.raises(ValueError, match=r"tools are \['add', 'add'\]; allowed are one or more names that differ"):
         Toolbox([of_function(add)] * 2)
