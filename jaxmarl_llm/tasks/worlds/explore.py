@@ -31,4 +31,4 @@ def vocabulary(world: World) -> tuple[list[str], list[str]]:
         for agent in world.agents:
             texts[world.show(state, agent)] = None
             actions |= dict.fromkeys(world.legal(state, agent))
-    return list(texts), list(actions)
+    return [*texts, "\n\n"], list(actions)  # what stands between the rules and what is seen

@@ -18,6 +18,7 @@ from jaxmarl_llm.tasks.worlds.load import WORLDS, load_task
 from jaxmarl_llm.tasks.worlds.philosophers import FREE, Philosophers, Table
 from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_task
+from jaxmarl_llm.weights import word_model
 
 TEAMS = {"corridor": ("walker",), "kitchen": ("first", "second"), "philosophers": ("a", "b", "c")}
 
@@ -253,6 +254,10 @@ def test_an_answer_after_the_end_is_refused():
 def test_words_of_a_world():
     texts, legal = vocabulary(Counting())
     assert legal == ["add", "wait"] and "The number is 0." in texts and texts[0] == "a, say add or wait."
+    task, tokens = WorldTask(Counting()), word_model.tokenizer(texts, legal)
+    for messages in task.prompts(task.items[0]).values():
+        (message,) = messages
+        assert tokens.decode(tokens.encode(message["content"])) == message["content"]
 
 
 @pytest.mark.parametrize("source, agents, message", [
