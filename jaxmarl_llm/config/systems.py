@@ -23,6 +23,11 @@ _SFT_DECIDES = tuple(
     dual_clip ratio_level aggregation drop_truncated importance_cap overlap kl_coef entropy_coef comlrl_compat
     counterfactual hand_on stop_above turn_loss budget_tokens budget_answers epochs""".split()
 )
+# No agent learns.
+_DER_DECIDES = tuple(
+    """loss baseline normalise normalise_by discount backup turn_weights local_weight clip
+    counterfactual minibatches epochs redraw comlrl_compat kl_coef entropy_coef""".split()
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,24 +114,7 @@ SYSTEMS = {
     "der": System(
         "nothing: a router learns which of them to ask, by quality less cost",
         ROUTER,
-        (
-            "loss",
-            "baseline",
-            "normalise",
-            "normalise_by",
-            "discount",
-            "backup",
-            "turn_weights",
-            "local_weight",
-            "clip",
-            "counterfactual",
-            "minibatches",
-            "epochs",
-            "redraw",
-            "comlrl_compat",
-            "kl_coef",
-            "entropy_coef",
-        ),
+        _DER_DECIDES,
         needs=("train.protocol", ("routed",), "the router decides who answers"),
     ),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),

@@ -196,6 +196,18 @@ class Forest:
             histories.append(before)
         return histories
 
+    def chains(self) -> list[list[int]]:
+        """Indices of the joint answers that lead to each one that nothing follows, from the first to the last."""
+        followed = {joint.follows for joint in self.joints}
+        chains = []
+        for j in range(len(self.joints)):
+            if j not in followed:
+                chain = [j]
+                while (before := self.joints[chain[0]].follows) is not None:
+                    chain.insert(0, before)
+                chains.append(chain)
+        return chains
+
     def texts_of(self, j: int) -> dict[str, str]:
         """The texts of a joint answer, by agent."""
         return {self.turns[i].agent: self.turns[i].text for i in self.joints[j].turns}

@@ -74,19 +74,6 @@ class Der:
         return self.models.learn(made.places, actions_X, centred_X, targets_X, behaviour_X)
 
 
-def routes(forest: Forest) -> list[list[int]]:
-    """Indices of the joint answers of every route, from the first to the last."""
-    followed = {joint.follows for joint in forest.joints}
-    chains = []
-    for j in range(len(forest.joints)):
-        if j not in followed:
-            chain = [j]
-            while (before := forest.joints[chain[0]].follows) is not None:
-                chain.insert(0, before)
-            chains.append(chain)
-    return chains
-
-
 def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Decisions:
     """What was decided on every route: who answers, and STOP unless it had ``turns`` answers.
 
@@ -95,7 +82,7 @@ def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Dec
     places: list[Place] = []
     chosen: list[str | None] = []
     rewards: list[list[float]] = []
-    for chain in routes(forest):
+    for chain in forest.chains():
         joints = [forest.joints[j] for j in chain]
         if any(np.isnan(joint.total) for joint in joints):
             continue
@@ -120,7 +107,7 @@ def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Dec
 
 def of_routes(forest: Forest, agents) -> dict[str, float]:
     """``router/answers``, the mean number of answers of a route, and ``<agent>/asked``, its share of all answers."""
-    chains = routes(forest)
+    chains = forest.chains()
     given = [forest.turns[joint.turns[0]].agent for joint in forest.joints]
     shares = {f"{agent}/asked": given.count(agent) / len(given) for agent in agents}
     return shares | {"router/answers": sum(map(len, chains)) / len(chains)}

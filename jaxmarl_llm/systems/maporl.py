@@ -69,14 +69,7 @@ def conversations(forest: Forest) -> list[list[int]]:
 
     ValueError unless each joint answer is part of one conversation, and all are equally long.
     """
-    followed = {joint.follows for joint in forest.joints}
-    chains = []
-    for j in range(len(forest.joints)):
-        if j not in followed:
-            chain = [j]
-            while (before := forest.joints[chain[0]].follows) is not None:
-                chain.insert(0, before)
-            chains.append(chain)
+    chains = forest.chains()
     lengths = {len(chain) for chain in chains}
     if len(lengths) != 1 or sum(map(len, chains)) != len(forest.joints):
         raise UserError(
