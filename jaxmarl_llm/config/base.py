@@ -13,6 +13,7 @@ from jaxmarl_llm.config import (
     malt,
     maporl,
     mlpo,
+    planner,
     preference,
     programs,
     prompts,
@@ -39,7 +40,7 @@ FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, tools, imitation,
+    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, tools, planner, imitation,
 )  # fmt: skip
 
 

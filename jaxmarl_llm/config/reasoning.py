@@ -12,7 +12,7 @@ OWN_FEEDBACK = (
     "teams",
     "dialogue",
     "routed",
-)  # protocols that say themselves what agents read between turns
+)  # these say themselves what agents read between turns
 
 
 def _reasoning(config: ConfigDict) -> bool:

@@ -90,7 +90,7 @@ FIELDS = (
           "sample_posts, sample_abstracts, the path of a JSONL file, trl-lib/tldr or OpenMLRL/arXiv_abstract "
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
-          "guess, routes, routes:two_step, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or "
+          "guess, routes, routes:two_step, tables, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or "
           "modelco:mmlu_redux (of a package that you install), or the path of a JSONL file. World: corridor, kitchen, "
           "philosophers, or the dotted name of your own."),
     value("task.remember", False,

@@ -10,12 +10,13 @@ FIELDS = (
     value("tools.agents", (), "Agents that may call them; empty: all.", _TOOLS),
     number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
 )  # fmt: skip
-PROTOCOLS = ("simultaneous", "pipeline", "discussion", "review", "leader", "teams")
+PROTOCOLS = ("simultaneous", "pipeline", "discussion", "review", "leader", "teams", "planner")
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that tools do not allow."""
-    own, c, bad = config.tools, config.train, list[str]()
+    own, c = config.tools, config.train
+    bad: list[str] = []
     if not own.functions:
         return bad
     where, agents = "tools.functions", tuple(config.team.agents)

@@ -87,11 +87,12 @@ def remarks(config) -> int:
 
 
 def remarks_of_chain(config) -> int:
-    """The same in one chain of rounds, at most: of some programs no lesson is asked."""
+    """The same in one chain, at most: of some programs no lesson is asked, and a planner may need fewer calls."""
     c = config.train
     if c.protocol == "lessonl" and config.lessons.select != "none":
         return c.turns - (config.lessons.bank == "problem")  # those of the last round are for later problems
-    return {"reflexion": c.turns - 1, "mapcoder": config.search.plans}.get(c.protocol, 0)
+    numbers = {"reflexion": c.turns - 1, "mapcoder": config.search.plans, "planner": config.tools.calls}
+    return numbers.get(c.protocol, 0)
 
 
 def answers_per_node(config, drawn: int = 0) -> int:
@@ -161,6 +162,8 @@ def completions(config) -> int:
         return sum(
             n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True)
         ) * agents_per_turn(config)
+    if c.protocol == "planner":  # at most: a plan before each call and before the answer
+        return answers(config) * (2 * config.tools.calls + 2)
     if c.protocol == "dialogue":  # at most: dialogues may end early
         return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
     rounds = 2 if c.protocol == "discussion" else 1

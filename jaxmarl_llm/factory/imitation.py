@@ -1,10 +1,13 @@
 """From a config to the demonstrations that its agents imitate."""
 
+from jaxmarl_llm.config import planner
 from jaxmarl_llm.config.imitation import FILE
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.protocols import worked
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
+from jaxmarl_llm.tasks.tools.toolbox import of_names
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -28,7 +31,7 @@ def load(config, task, team: Team) -> list[Encoded]:
         rows = demonstrations.of_items(task, _references(config, task), source)
     else:
         answers = dotted.resolve(source, "sft.source")
-        rows = demonstrations.of_items(task, answers, source, _reading(config, team))
+        rows = demonstrations.of_items(task, answers, source, _reading(config, team), _worked(config))
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
@@ -54,6 +57,39 @@ def _reading(config, team: Team) -> demonstrations.Reading | None:
     return demonstrations.Reading(
         steps, protocols.SHOWS[name], [a for a in team.agents if not team[a].remote]
     )
+
+
+def _worked(config) -> worked.Worked | None:
+    """What agents read and write in a solution with tools; None where they have none, or several have them."""
+    if not config.tools.functions:
+        return None
+    tools = of_names(tuple(config.tools.functions))
+    if planner.of(config):
+        return worked.of_planner(tools)
+    return worked.of_one(tools) if len(config.team.agents) == 1 else None
+
+
+def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], tuple[str, ...]]:
+    """The steps of the solutions of a task's problems, by the problem's name, and the names of the tools.
+
+    source: dotted name of a function from a problem to its `Solution`, or None where it has none.
+
+    ValueError for a team whose steps are not known, and another source.
+    """
+    parts = _worked(config)
+    if parts is None:
+        agents = tuple(config.team.agents)
+        raise UserError(
+            f"team.agents={agents!r}: steps are known of one agent with tools, and of train.protocol='planner'"
+        )
+    solve = dotted.resolve(source, "sft.source")
+    by_item = {item.task_id: (item, solve(item)) for item in task.items}
+    rows = {
+        name: parts(item, task.prompts(item), solution)
+        for name, (item, solution) in by_item.items()
+        if solution is not None
+    }
+    return rows, of_names(tuple(config.tools.functions)).names
 
 
 def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[Demonstration]:

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import programs, router, workload
+from jaxmarl_llm.config import planner, programs, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import randomness
@@ -21,6 +21,7 @@ from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
 from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
+from jaxmarl_llm.protocols.planner import Planner
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.repeated import Repeated
@@ -60,12 +61,14 @@ def build(config, task, team: Team, samples: int | None = None, memory=()) -> Pr
 
     ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, or a router; () as it begins.
     """
-    protocol = _plain(config, task, team, samples, memory)
     if not config.tools.functions:
-        return protocol
+        return _plain(config, task, team, samples, memory)
+    tools, apart = of_names(tuple(config.tools.functions)), samples is None
+    if planner.of(config):
+        return Planner(task.prompts, tools, samples or config.train.group, config.tools.calls, apart)
+    protocol = _plain(config, task, team, samples, memory)
     agents = tuple(config.tools.agents) or tuple(config.team.agents)
-    toolbox = of_names(tuple(config.tools.functions))
-    return WithTools(protocol, toolbox, config.tools.calls, agents, apart=samples is None)
+    return WithTools(protocol, tools, config.tools.calls, agents, apart)
 
 
 def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:

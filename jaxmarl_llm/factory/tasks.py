@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import dialogue, programs, reasoning, router
+from jaxmarl_llm.config import dialogue, planner, programs, reasoning, router
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -20,6 +20,7 @@ from jaxmarl_llm.tasks.coding.dialogue import CodingDialogue
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
+from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.programs import optimisation_items
 from jaxmarl_llm.tasks.programs.generation import GenerationTask
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
@@ -86,22 +87,28 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
     """
     c = config.task
+    agents = tuple(config.team.agents)
     if config.train.protocol == "relay":
-        one_turn = config.copy_and_resolve_references()
-        one_turn.team.agents = turns_of(config.team.agents, config.train.turns)[0]
-        one_turn.train.protocol = "simultaneous"
-        return RelayTask(build_task(one_turn, executor, split, expert), config.team.agents)
+        first = turns_of(agents, config.train.turns)[0]
+        return RelayTask(build_task(_of_agents(config, first), executor, split, expert), agents)
     if router.of(config):
-        alone = config.copy_and_resolve_references()
-        alone.team.agents, alone.train.protocol = config.team.agents[:1], "simultaneous"
-        costs = tuple(config.router.costs) or (0.0,) * len(config.team.agents)
-        own = build_task(alone, executor, split, expert)
-        return RoutedTask(own, config.team.agents, costs, config.router.change)
+        costs = tuple(config.router.costs) or (0.0,) * len(agents)
+        own = build_task(_of_agents(config, agents[:1]), executor, split, expert)
+        return RoutedTask(own, agents, costs, config.router.change)
+    if planner.of(config):
+        return PlannedTask(build_task(_of_agents(config, agents[:1]), executor, split, expert), agents)
     with _naming(config, split):
         task = _own_task(config, executor, split, expert)
     task = CentralisedTask(task, config.team.agents[0]) if c.centralised else task
     calls = RewardCalls(c.reward, c.reward_workers, c.reward_place) if c.reward else None
     return CustomRewardTask(task, calls) if calls else task
+
+
+def _of_agents(config, agents):
+    """The config for some of the agents, who answer at the same time."""
+    fewer = config.copy_and_resolve_references()
+    fewer.team.agents, fewer.train.protocol = tuple(agents), "simultaneous"
+    return fewer
 
 
 PROBLEMS_OF = {"train": "training", "eval": "validation"}  # what messages call a split

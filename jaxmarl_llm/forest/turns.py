@@ -6,6 +6,7 @@ metrics, transcripts) is a function of the forest, so it can be tested with scri
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +34,8 @@ class SpeakRequest:
         first answer of a discussion.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
       extra: K, the number of last samples that nobody learns from (``Turn.extra``).
-      call_mark: a completion that holds this text is of the kind `CALL`: it calls a tool, and another one follows it;
-        '': none is.
+      call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool, or
+        another agent, and another one follows it; '': none is.
     """
 
     agent: str
@@ -51,7 +52,7 @@ class SpeakRequest:
 
     def kind_of(self, text: str) -> str:
         """The kind of the turn that a text is."""
-        return CALL if self.call_mark and self.call_mark in text else self.kind
+        return CALL if self.call_mark and re.search(self.call_mark, text) else self.kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,11 +55,7 @@ class WithTools:
         """A request with the tools in its prompt, unless they are there already, and calls allowed."""
         if request.agent not in self.agents:
             return request
-        text, messages = self.toolbox.describe(), request.messages
-        if not any(text in message["content"] for message in messages):
-            *before, question = messages
-            messages = (*before, {**question, "content": f"{question['content']}\n\n{text}"})
-        return dataclasses.replace(request, messages=tuple(messages), call_mark=MARK)
+        return dataclasses.replace(request, messages=offered(request.messages, self.toolbox), call_mark=MARK)
 
     def _waiting(self, state: Episode) -> list[Turn]:
         """The calls of the last step, which have no result yet."""
@@ -79,11 +75,7 @@ class WithTools:
         while at is not None and at.kind == CALL:
             made, at = made + 1, None if at.parent is None else state.turns[at.parent]
         result = self.toolbox.result(state.items[turn.item], turn.text)
-        messages = (
-            *request.messages,
-            {"role": "assistant", "content": turn.text},
-            {"role": "user", "content": f"The tool gives back:\n{result}"},
-        )
+        messages = after_call(request.messages, turn.text, result)
         mark = MARK if made < self.calls else ""
         return dataclasses.replace(
             request, messages=messages, samples=1, extra=0, parent=turn.id, call_mark=mark
@@ -97,6 +89,21 @@ class WithTools:
             for k in range(max(map(len, of_agent))):
                 rows.append(tuple(calls[k] if k < len(calls) else -1 for calls in of_agent))
         return dataclasses.replace(node, heard=(*node.heard, *rows))
+
+
+def offered(messages: Sequence[dict[str, str]], toolbox: Toolbox) -> tuple[dict[str, str], ...]:
+    """Messages with the tools behind the last one, unless they are there already."""
+    text = toolbox.describe()
+    if any(text in message["content"] for message in messages):
+        return tuple(messages)
+    *before, question = messages
+    return (*before, {**question, "content": f"{question['content']}\n\n{text}"})
+
+
+def after_call(messages: Sequence[dict[str, str]], text: str, result: str) -> tuple[dict[str, str], ...]:
+    """Messages that go on from a text with a call, and what the call gave back."""
+    reply = {"role": "assistant", "content": text}
+    return (*messages, reply, {"role": "user", "content": f"The tool gives back:\n{result}"})
 
 
 def _calls_before(state: Episode, turn: int) -> list[int]:

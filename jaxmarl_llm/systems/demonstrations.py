@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.protocols.worked import Worked
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.tools.solutions import Solution
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
@@ -132,19 +134,25 @@ class Reading:
 
 
 def of_items(
-    task: Task, answers: Callable[[Any], Mapping | list | None], name: str, reading: Reading | None = None
+    task: Task,
+    answers: Callable[[Any], Mapping | list | Solution | None],
+    name: str,
+    reading: Reading | None = None,
+    worked: Worked | None = None,
 ) -> list[Demonstration]:
     """Demonstrations for the problems of a task: ``answers(item)`` is {agent: text, or a list of texts}.
 
     Or it is a list of chains, each {agent: text} of the first agents of the team, or of all: an agent then reads
-    the texts of the chain before its own. An item for which it returns None, and an agent that it leaves out, have
-    no demonstration.
+    the texts of the chain before its own. Of a team with tools it is a `Solution`. An item for which it
+    returns None, and an agent that it leaves out, have no demonstration.
 
     Args:
       task: its items and prompts.
       answers: the task's ``references``, or a function of the user's own.
       name: the value of the config field that led here, for errors.
       reading: how agents read each other; None: they do not, and chains are refused.
+      worked: what agents read and write in a solution with tools, where ``answers`` returns solutions; None: it does
+        not.
 
     Raises:
       ValueError: naming the item, where the function raises, or returns an agent that is not in the team, a value that
@@ -154,30 +162,35 @@ def of_items(
     for item in task.items:
         where = f"{FIELD}={name!r}: problem {item.task_id!r}"
         try:
-            by_agent = answers(item)
+            value = answers(item)
         except Exception as error:
             raise UserError(f"{where}: {type(error).__name__}: {error}") from error
-        if by_agent is None:
+        if value is None:
             continue
-        chains = by_agent if isinstance(by_agent, list) else []
-        if not isinstance(by_agent, Mapping) and not (
-            chains and all(isinstance(chain, Mapping) for chain in chains)
-        ):
-            raise UserError(
-                f"{where}: got {by_agent!r:.40}, expected {{agent: text}}, a list of such chains, or None"
-            )
-        if chains and reading is None:
-            raise UserError(
-                f"{where}: got chains, but with this train.protocol agents do not read each other"
-            )
         prompts = task.prompts(item)
-        if chains:
-            parts = [row for chain in chains for row in _chain(chain, prompts, reading, where)]
+        if worked is not None:
+            if not isinstance(value, Solution):
+                raise UserError(f"{where}: got {value!r:.40}, expected a Solution, as this team has tools")
+            parts = worked(item, prompts, value)
         else:
-            parts = [(agent, prompts[agent], text) for agent, text in _checked(by_agent, prompts, where)]
-        name_of_item = str(item.task_id)
-        demonstrations += [Demonstration(a, tuple(m), text, name=name_of_item) for a, m, text in parts]
+            parts = _parts(value, prompts, reading, where)
+        demonstrations += [Demonstration(a, tuple(m), text, name=str(item.task_id)) for a, m, text in parts]
     return _some(demonstrations, name)
+
+
+def _parts(
+    value: Any, prompts: Mapping[str, Sequence[dict]], reading: Reading | None, where: str
+) -> list[tuple[str, Sequence[dict], str]]:
+    """Agent, the messages that it reads, and text of the answers to a problem, or of chains of them."""
+    if isinstance(value, Mapping):
+        return [(agent, prompts[agent], text) for agent, text in _checked(value, prompts, where)]
+    if not (isinstance(value, list) and value and all(isinstance(chain, Mapping) for chain in value)):
+        raise UserError(
+            f"{where}: got {value!r:.40}, expected {{agent: text}}, a list of such chains, or None"
+        )
+    if reading is None:
+        raise UserError(f"{where}: got chains, but with this train.protocol agents do not read each other")
+    return [row for chain in value for row in _chain(chain, prompts, reading, where)]
 
 
 def _chain(

@@ -30,6 +30,10 @@ def of_turns(
     if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
         rest = config.train.turns + workload.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
+    if config.train.protocol == "planner":
+        planner, caller, summarizer = (_among((agent,), agents) for agent in config.team.agents)
+        steps = [planner, *(caller, planner) * config.tools.calls, summarizer]
+        return tuple(Call(step, nodes[0] * group, 1) for step in steps if step)
     if config.train.protocol == "dialogue":
         actor, partner = (_among((agent,), agents) for agent in config.team.agents)
         calls = [Call(actor, nodes[0], group * candidates)]

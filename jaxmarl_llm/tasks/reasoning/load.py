@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.reasoning import benchmarks, generated, riddles, routes
+from jaxmarl_llm.tasks.reasoning import benchmarks, generated, riddles, routes, tables
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem, load_jsonl
 from jaxmarl_llm.utils.errors import UserError
 
@@ -16,8 +16,8 @@ def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
     """Items of a named split of a source.
 
     source: 'sums' or 'words' (`generated`), 'clues', 'trust', 'lock3' and its kin (`riddles`), 'routes' and
-        'routes:two_step' (`routes`), 'modelco:gsm8k' and its kin (`benchmarks`), or the path of a JSONL file, with an
-        optional slice that is taken after the split, such as 'sums[:40]'.
+        'routes:two_step' (`routes`), 'tables' (`tables`), 'modelco:gsm8k' and its kin (`benchmarks`), or the path of a
+        JSONL file, with an optional slice that is taken after the split, such as 'sums[:40]'.
     split: 'all', 'train', 'validation' or 'test'. Of the generated sources and of a file without a field `split`
         the 4th, 12th, 20th, … question of each grade is for validation, the 8th, 16th, … for the test. Riddles
         are too few to divide: they have the split 'all' only.
@@ -31,6 +31,8 @@ def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
         if split != "all":
             raise UserError(f"split is {split!r}, which is empty: {name} are too few to divide; allowed: all")
         items = riddles.load(name)
+    elif name == tables.SOURCE:
+        items = tables.load(split)
     elif name in routes.SOURCES:
         items = sources.of_split(routes.load(name), split, group=lambda item: item.grade)
     elif name.startswith(benchmarks.PREFIX):
@@ -42,6 +44,7 @@ def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
             *GENERATED,
             *riddles.SOURCES,
             *routes.SOURCES,
+            tables.SOURCE,
             *(f"{benchmarks.PREFIX}{name}" for name in benchmarks.SETS),
         )
         raise UserError(

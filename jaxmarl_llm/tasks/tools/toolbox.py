@@ -11,12 +11,12 @@ import json
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
-MARK = "<tool_call>"  # a text that holds it calls a tool
+MARK, MARK_END = "<tool_call>", "</tool_call>"  # a text that holds the first one calls a tool
 FIELD = "tools.functions"
 TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 LONGEST = 2000  # characters of a result that an agent reads
@@ -52,6 +52,25 @@ class Tool:
         return f"{self.name}({', '.join(shown)}): {self.about}"
 
 
+class Call(NamedTuple):
+    """A call as it was written: the tool's name, and the arguments, by name if they are an object."""
+
+    name: str
+    arguments: Any
+
+
+def read_call(text: str) -> Call:
+    """The last call in a text. ValueError for what is no call."""
+    calls = _CALL.findall(text)
+    try:
+        call = json.loads(calls[-1])
+    except (ValueError, IndexError, RecursionError):
+        raise UserError("the call is not a JSON object between the tags") from None
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise UserError('the call needs "name" and "arguments"')
+    return Call(call["name"], call.get("arguments", {}))
+
+
 class Toolbox:
     """The tools of a run."""
 
@@ -67,27 +86,27 @@ class Toolbox:
         """The names of the tools."""
         return tuple(self._tools)
 
+    def lines(self) -> list[str]:
+        """What each tool is, a line for each."""
+        return [tool.describe() for tool in self._tools.values()]
+
     def describe(self) -> str:
         """What an agent reads of the tools: a line for each, and how to call one."""
-        lines = [tool.describe() for tool in self._tools.values()]
         example = json.dumps({"name": self.names[0], "arguments": {"<name>": "<value>"}})
         return "\n".join(
-            ["You may call these tools:", *lines, f"To call one, write {MARK}{example}</tool_call> and nothing else. "
-             "You then read its result, and go on."]
+            ["You may call these tools:", *self.lines(), f"To call one, write {MARK}{example}{MARK_END} and nothing "
+             "else. You then read its result, and go on."]
         )  # fmt: skip
 
     def result(self, item: Any, text: str) -> str:
         """What the last call in a text gives back, as text; if it cannot be made, why."""
-        calls = _CALL.findall(text)
         try:
-            asked = json.loads(calls[-1])
-        except (ValueError, IndexError, RecursionError):
-            return "error: the call is not a JSON object between the tags"
-        if not isinstance(asked, dict) or not isinstance(asked.get("name"), str):
-            return 'error: the call needs "name" and "arguments"'
-        tool, given = self._tools.get(asked["name"]), asked.get("arguments", {})
+            call = read_call(text)
+        except ValueError as error:
+            return f"error: {error}"
+        tool, given = self._tools.get(call.name), call.arguments
         if tool is None:
-            return f"error: there is no tool {asked['name'][:60]!r}; there are {', '.join(self.names)}"
+            return f"error: there is no tool {call.name[:60]!r}; there are {', '.join(self.names)}"
         if complaint := _complaint(tool, given):
             return f"error: {complaint}"
         converted = {name: tool.parameters[name](value) for name, value in given.items()}

@@ -254,6 +254,8 @@ def test_choices(path):
         if value in ("routed", "der", "fixed", "cascade"):
             config.update_from_flattened_dict(ROUTED)
             config.train.turns, config.router.agent = 2, "aux" if value == "fixed" else ""
+        if value == "planner":
+            config.team.agents, config.tools.functions = ("a", "b", "c"), ("my.tool",)
         if value in ("leader", "review", "teams", "retrieve"):
             config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual

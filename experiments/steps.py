@@ -1,0 +1,103 @@
+"""Score single steps of agents with tools, each after the right steps before it.
+
+  python -m experiments.steps --workdir=runs/x --source=jaxmarl_llm.tasks.reasoning.tables:solution
+
+takes the solutions of the test problems, lets the agents of the run write each step greedily, and compares it with that
+of the solution: the planner's route, the caller's call (tool and arguments), the text of the answer. With --config in
+place of --workdir it is the untrained team. Whole conversations are scored by experiments.evaluate.
+"""
+
+import json
+import pathlib
+
+from absl import app, flags
+
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import validate
+from jaxmarl_llm.config.general import refuse_seeds
+from jaxmarl_llm.runs import run_folder
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import BEST, LATEST
+
+
+def measure(config, workdir="", which=LATEST, source: str = "", split: str = "test") -> dict:
+    """Scores by agent, see `evaluation.steps.table`.
+
+    Args:
+      config: the team, its tools and the problems.
+      workdir: run folder whose checkpoint is restored; empty: the untrained team.
+      which: ``best``, ``latest`` or a step.
+      source: dotted name of a function from a problem to its `Solution`; empty: ``sft.source``.
+      split: of the problems, one of `EVALUATED`.
+
+    Raises:
+      ValueError: for a team without tools, and what `imitation.solutions` refuses.
+    """
+    # These import JAX, for which --help and errors in flags are not to wait.
+    from jaxmarl_llm import saved_agents
+    from jaxmarl_llm.evaluation import steps
+    from jaxmarl_llm.factory import chat_options, evaluations, experts, imitation, tasks, teams, training
+
+    config = chat_options.dated(config, workdir)
+    with tasks.build_executor(config) as executor:
+        task = evaluations.build_split(config, executor, split)
+        rows, names = imitation.solutions(config, task, source or config.sft.source)
+        team = teams.build_team(config, speakers=experts.build(config, task.items, workdir))
+        if workdir:
+            team, _ = saved_agents.restore_team(workdir, which, team)
+        task.items = tuple(item for item in task.items if item.task_id in rows)
+        drawn = steps.draw(
+            team,
+            [member.trainable for member in team.members],
+            task,
+            rows,
+            params=training.sampling_params(config),
+            max_prompt_tokens=config.sampling.max_prompt_tokens,
+        )
+    return steps.table(drawn, names)
+
+
+def show(table: dict) -> None:
+    """Print the scores, a line for each agent."""
+    names = [name for name in dict.fromkeys(n for row in table.values() for n in row) if name != "steps"]
+    rows = [
+        (agent, f"{row['steps']:.0f}", *(f"{row[n]:.1f}" if n in row else "" for n in names))
+        for agent, row in table.items()
+    ]
+    console.table(rows, ("agent", "steps", *names), "single steps, % after the right steps before")
+
+
+def define_flags() -> None:
+    """The command line."""
+    entry.define_config(False, "Config file, by default that of the run in --workdir")
+    flags.DEFINE_string("workdir", "", "Run folder to take the trained agents from.")
+    flags.DEFINE_enum("step", LATEST, [LATEST, BEST], "Checkpoint of the run.")
+    flags.DEFINE_enum("split", "test", ["validation", "test", "train"], "Problems whose steps are taken.")
+    flags.DEFINE_string(
+        "source", "", "Dotted name of a function from a problem to its Solution; default: sft.source."
+    )
+    flags.DEFINE_string("out", "", "JSON file to write; default: steps.json in --workdir.")
+
+
+def main(argv):
+    """Command line entry."""
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    if args.config is None and not args.workdir:
+        raise app.UsageError("give --workdir=<run folder>, --config=<config file>, or both")
+    config = run_folder.load_run(args.workdir) if args.config is None else args.config
+    validate(config)
+    refuse_seeds(config, "scoring steps")
+    if not config.tools.functions:
+        raise UserError("tools.functions=(): experiments.steps scores agents with tools")
+    table = measure(config, args.workdir, args["step"].value, args.source, args.split)
+    show(table)
+    if out := args.out or (args.workdir and pathlib.Path(args.workdir) / "steps.json"):
+        files.atomic_write_bytes(pathlib.Path(out), json.dumps(table, indent=2).encode())
+        print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    entry.run(main)

@@ -1,0 +1,129 @@
+"""How well agents with tools take single steps, each after the right steps before it (arXiv 2401.07324, static scores).
+
+Every step of a solution is drawn once, greedily, from the prompt that the solution itself leads to. So a mistake counts
+once, where in a whole conversation whatever follows it is wrong too.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmarl_llm import rollout
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols import Episode
+from jaxmarl_llm.protocols.worked import Part
+from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.tasks.planned import route_of
+from jaxmarl_llm.tasks.tools.toolbox import MARK, Call, read_call
+from jaxmarl_llm.team import Team
+
+# Names of the scores, in their order.
+ROUTE, CALL_RIGHT, NO_SUCH_TOOL, ARGUMENTS, TEXT = "route", "call", "no such tool", "arguments", "text"
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A protocol whose requests are given: ``rows`` of each item, by name; nothing is judged."""
+
+    rows: Mapping[str, Sequence[Part]]
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """All of them, once."""
+        if state.turns:
+            return []
+        return [
+            SpeakRequest(agent, i, tuple(messages), 1)
+            for i, item in enumerate(state.items)
+            for agent, messages, _ in self.rows[item.task_id]
+        ]
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """None."""
+        return []
+
+
+def draw(
+    team: Team,
+    trainables: Sequence[Any],
+    task: Any,
+    rows: Mapping[str, Sequence[Part]],
+    *,
+    params: SamplingParams,
+    max_prompt_tokens: int,
+    items_per_batch: int = 8,
+) -> list[tuple[Part, str]]:
+    """What the team writes at each of the steps, greedily; beside the step.
+
+    Args:
+      team, trainables: the agents, and the parameters of each member of the team.
+      task: whose items have these steps.
+      rows: the steps of each item, by its name.
+      params: how tokens are drawn, apart from chance.
+      max_prompt_tokens: longest prompt.
+      items_per_batch: items whose steps are drawn together.
+    """
+    scorer, drawn = TaskScorer.of_team(task, team, "aligned"), []
+    for first in range(0, len(task.items), items_per_batch):
+        ids = range(first, min(first + items_per_batch, len(task.items)))
+        options = dict(params=params, max_prompt_tokens=max_prompt_tokens, last_greedy=True)
+        forest = rollout.run(Given(rows), team, trainables, scorer, ids, jax.random.key(0), **options)
+        parts = [part for i in ids for part in rows[task.items[i].task_id]]
+        drawn += [(part, turn.text) for part, turn in zip(parts, forest.turns, strict=True)]
+    return drawn
+
+
+def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:
+    """The scores of a text where ``right`` would be right, by name; which there are depends on what that is.
+
+    ``route``: whether it leads on to the same: the planner's route, or to a call or an answer. Of a call: ``call``,
+    whether tool and arguments are the same; ``no such tool``, whether it names none of ``tools``; ``arguments``, the F1
+    of the arguments with their values, 0 for another tool. ``text``: whether a text that neither routes nor calls is
+    the same, apart from spaces around it.
+    """
+    row: dict[str, float] = {}
+    if route_of(right) is not None:
+        return {ROUTE: float(route_of(text) == route_of(right))}
+    calls = MARK in right
+    row[ROUTE] = float((MARK in text) == calls)
+    if not calls:
+        return row | {TEXT: float(text.strip() == right.strip())}
+    wanted, given = read_call(right), _call(text)
+    row[CALL_RIGHT] = float(given == wanted)
+    row[NO_SUCH_TOOL] = float(given is not None and given.name not in tools)
+    row[ARGUMENTS] = _f1(wanted, given)
+    return row
+
+
+def table(drawn: Sequence[tuple[Part, str]], tools: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Means of the `scores` in percent, by agent and name, and the number of steps that each is a mean of."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for (agent, _, right), text in drawn:
+        for name, value in scores(right, text, tools).items():
+            values.setdefault(agent, {}).setdefault(name, []).append(value)
+    return {
+        agent: {name: 100 * float(np.mean(own)) for name, own in by_name.items()}
+        | {"steps": float(max(map(len, by_name.values())))}
+        for agent, by_name in values.items()
+    }
+
+
+def _call(text: str) -> Call | None:
+    try:
+        return read_call(text)
+    except ValueError:
+        return None
+
+
+def _f1(wanted: Call, given: Call | None) -> float:
+    """F1 of the arguments, names and values together."""
+    if given is None or given.name != wanted.name or not isinstance(given.arguments, dict):
+        return 0.0
+    common = sum(
+        name in given.arguments and given.arguments[name] == v for name, v in wanted.arguments.items()
+    )
+    total = len(wanted.arguments) + len(given.arguments)
+    return 2 * common / total if total else 1.0

@@ -1,0 +1,150 @@
+"""A planner decides by words what comes next: a caller calls a tool, or a summarizer answers (arXiv 2401.07324).
+
+The planner reads the question and the calls so far, and writes what is needed and, in its last line, a route:
+"Next: caller", "Next: conclusion" or "Next: give up". Another word, or none, is no route: like giving up it ends the
+conversation without an answer, and is counted apart (`tasks.planned`). What tools give back is part of prompts, and is
+never learned.
+
+In the released code a planner without a route is sent to the caller, and planners read the roles of other agents in
+training than afterwards; here demonstrations have the prompts of this protocol (`worked`).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, Prompts
+from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, route_of
+from jaxmarl_llm.tasks.tools import Toolbox
+
+Messages = tuple[dict[str, str], ...]
+# A text of the planner after which another agent writes.
+GOES_ON, CONCLUDES = (
+    rf"(?:^|\n) *Next: *(?:{words}) *\.?\s*\Z" for words in (f"{CALLER}|{CONCLUSION}", CONCLUSION)
+)
+ANYTHING = r"\A"  # a call leads on, whatever it is
+PLAN = (
+    f'Say in a sentence what is needed now, and end with a line that is "Next: {CALLER}" if a tool must be called, '
+    f'"Next: {CONCLUSION}" if all that is needed is known, or "Next: {GIVE_UP}".'
+)
+CALL_NOW = "Write the one call of a tool that the plan needs, and nothing else."
+ANSWER_NOW = "Answer the question from these results."
+
+
+class Done(NamedTuple):
+    """A call that was made: what the planner wrote before it, and what others read of the call and its result."""
+
+    plan: str
+    shown: str
+
+
+def done(plan: str, call: str, result: str) -> Done:
+    """What was done by a call."""
+    return Done(plan, f"The call was:\n{call}\nThe tool gives back:\n{result}")
+
+
+def planner_reads(question: Messages, toolbox: Toolbox, calls: Sequence[Done]) -> Messages:
+    """Messages of the planner: the question and the tools, then each of its plans and what came of it."""
+    messages = with_text(question, "\n".join(["There are these tools:", *toolbox.lines()]), PLAN)
+    for one in calls:
+        messages += ({"role": "assistant", "content": one.plan}, {"role": "user", "content": one.shown})
+    return messages
+
+
+def caller_reads(question: Messages, toolbox: Toolbox, calls: Sequence[Done], plan: str) -> Messages:
+    """Messages of the caller: the question, the tools, the calls so far, and the plan."""
+    return with_text(
+        question, toolbox.describe(), *(one.shown for one in calls), f"The plan is:\n{plan}", CALL_NOW
+    )
+
+
+def summarizer_reads(question: Messages, calls: Sequence[Done]) -> Messages:
+    """Messages of the summarizer: the question and the calls."""
+    return with_text(question, *(one.shown for one in calls), ANSWER_NOW)
+
+
+def with_text(messages: Messages, *texts: str) -> Messages:
+    """Messages with more text behind the last one."""
+    *before, last = messages
+    return (*before, {**last, "content": "\n\n".join([last["content"], *texts])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Planner:
+    """Conversations of three agents, the planner, the caller and the summarizer, in this order.
+
+    Attributes:
+      prompts: item -> {agent: chat messages}.
+      toolbox: the tools.
+      samples: conversations about every item.
+      calls: most calls of a conversation; a planner that then wants another one ends it.
+      apart: every conversation has a first request of its own, so that all requests are for equally many samples;
+        False in evaluations.
+    """
+
+    prompts: Prompts
+    toolbox: Toolbox
+    samples: int
+    calls: int
+    apart: bool = True
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """Requests to whoever is next in each conversation that goes on."""
+        if not state.turns:
+            number, samples = (self.samples, 1) if self.apart else (1, self.samples)
+            items = [i for i in range(len(state.items)) for _ in range(number)]
+            return [self._plan(state, item, (), samples) for item in items]
+        last = [turn for turn in state.turns if turn.step == state.turns[-1].step]
+        return [self._after(state, turn) for turn in last if turn.kind == CALL]
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """A node for each conversation, in the order in which they began, once all have ended."""
+        if any(turn.kind == CALL for turn in turns):
+            return []
+        parents = {turn.parent for turn in state.turns}
+        chains = [_chain(state, turn) for turn in state.turns if turn.id not in parents]
+        chains.sort(key=lambda chain: chain[0].id)
+        return [
+            Node(end.item, {end.agent: (end.id,)}, heard=tuple((turn.id,) for turn in before))
+            for *before, end in chains
+        ]
+
+    def _after(self, state: Episode, turn: Turn) -> SpeakRequest:
+        """The request to whoever writes after a turn that leads on."""
+        item = state.items[turn.item]
+        questions = {agent: tuple(own) for agent, own in self.prompts(item).items()}
+        planner, caller, summarizer = questions
+        plan = turn if turn.agent == planner else state.turns[turn.parent]
+        calls = _calls_before(state, plan, len(questions[planner]))
+        if turn.agent == caller:
+            calls.append(done(plan.text, turn.text, self.toolbox.result(item, turn.text)))
+            return self._plan(state, turn.item, calls, 1, turn.id)
+        if route_of(turn.text) == CONCLUSION:
+            messages = summarizer_reads(questions[summarizer], calls)
+            return SpeakRequest(summarizer, turn.item, messages, 1, parent=turn.id)
+        messages = caller_reads(questions[caller], self.toolbox, calls, turn.text)
+        return SpeakRequest(caller, turn.item, messages, 1, parent=turn.id, call_mark=ANYTHING)
+
+    def _plan(
+        self, state: Episode, item: int, calls: Sequence[Done], samples: int, parent: int | None = None
+    ) -> SpeakRequest:
+        """The request for a plan after some calls."""
+        planner, question = next(iter(self.prompts(state.items[item]).items()))
+        messages = planner_reads(tuple(question), self.toolbox, calls)
+        mark = GOES_ON if len(calls) < self.calls else CONCLUDES
+        return SpeakRequest(planner, item, messages, samples, parent=parent, call_mark=mark)
+
+
+def _calls_before(state: Episode, plan: Turn, question: int) -> list[Done]:
+    """The calls before a plan, as its prompt has them behind the ``question`` first messages."""
+    texts = [message["content"] for message in state.requests[plan.request].messages[question:]]
+    return [Done(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
+
+
+def _chain(state: Episode, turn: Turn) -> list[Turn]:
+    """The turns of a conversation until one, the first one first."""
+    chain = [turn]
+    while chain[0].parent is not None:
+        chain.insert(0, state.turns[chain[0].parent])
+    return chain
