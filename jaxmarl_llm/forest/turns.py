@@ -16,6 +16,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 JOINT_MODES = ("aligned", "cross")
 ANSWER, REMARK, CALL = "answer", "remark", "call"  # kinds of turns
+LINE = "\n"  # of `SpeakRequest.until`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,10 @@ class SpeakRequest:
         first answer of a discussion.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
       extra: K, the number of last samples that nobody learns from (``Turn.extra``).
+      prefix: what the agent has written already: the end of its prompt, which is not learned; the completion goes on
+        from it. Where it is the prefix and the text of the parent's, on the same messages, it is these very tokens.
+      until: text at which the completion ends, with it; `LINE` for the end of a line; '': none but those of all. Each
+        is a program of its own.
       call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool, or
         another agent, and another one follows it; '': none is.
     """
@@ -49,6 +54,8 @@ class SpeakRequest:
     extra: int = 0
     kind: str = ANSWER
     call_mark: str = ""
+    prefix: str = ""
+    until: str = ""
 
     def kind_of(self, text: str) -> str:
         """The kind of the turn that a text is."""

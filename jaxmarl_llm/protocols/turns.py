@@ -134,6 +134,16 @@ def origin(state: Episode, turn: Turn) -> int:
     return turn.id
 
 
+def written_on(state: Episode, request: SpeakRequest) -> Turn | None:
+    """The turn whose own tokens a request goes on from, in the same message, see `SpeakRequest.prefix`."""
+    if not request.prefix or request.parent is None:
+        return None
+    turn = state.turns[request.parent]
+    earlier = state.requests[turn.request]
+    same = turn.agent == request.agent and tuple(earlier.messages) == tuple(request.messages)
+    return turn if same and request.prefix == earlier.prefix + turn.text else None
+
+
 def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
     """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
-from jaxmarl_llm.protocols.turns import continued, own_turns
+from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length
@@ -152,9 +152,10 @@ def _encode(
         member = team[request.agent]
         # The longest prompt of a model behind an endpoint is not known here.
         most, before = (None, None) if member.remote else (limit, continued(state, request))
-        ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before)
+        written = written_on(state, request)
+        ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before, written)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        stem = stem_length(ids, before)
+        stem = stem_length(ids, written or (before and before[1]))
         pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step, stem))
         first_id += request.samples
     return pending

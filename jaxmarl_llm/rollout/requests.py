@@ -1,5 +1,7 @@
 """Answer requests: draw completions of one stack's agents as one batch, or get them from an expert."""
 
+import dataclasses
+import functools
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -54,13 +56,22 @@ def encode_cut(
     on_long: str = "error",
     item: str = "",
     continued: tuple[SpeakRequest, Turn] | None = None,
+    written: Turn | None = None,
 ) -> tuple[list[int], int]:
     """`encode_prompt`, and the number of tokens that were cut off.
 
     ``continued``: the request and the answer that this one continues (`turns.continued`), whose ids the prompt then
-    begins with, where the tokenizer can (`Tokenizer.continue_chat`).
+    begins with, where the tokenizer can (`Tokenizer.continue_chat`). ``written``: the turn whose text it goes on from
+    (`turns.written_on`): the prompt is that of the turn and its completion.
     """
-    ids, cut = _continued_ids(tokenizer, request, continued) or (tokenizer.encode_chat(request.messages), 0)
+    if written is not None:
+        ids, cut = [*written.prompt.tolist(), *_without_end(tokenizer, written)], written.cut
+    else:
+        ids, cut = _continued_ids(tokenizer, request, continued) or (
+            tokenizer.encode_chat(request.messages),
+            0,
+        )
+        ids = [*ids, *tokenizer.encode(request.prefix)] if request.prefix else ids
     if limit is None or len(ids) <= limit:
         return ids, cut
     number = cut + len(ids)
@@ -74,6 +85,12 @@ def encode_cut(
     )
 
 
+def _without_end(tokenizer, turn: Turn) -> list[int]:
+    """A turn's completion without the id that ended it."""
+    ids = turn.completion.tolist()
+    return ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
+
+
 def _continued_ids(
     tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
 ) -> tuple[list[int], int] | None:
@@ -85,9 +102,9 @@ def _continued_ids(
     return None if ids is None else (ids, turn.cut)
 
 
-def stem_length(prompt: list[int], continued: tuple[SpeakRequest, Turn] | None) -> int:
+def stem_length(prompt: list[int], continued: Turn | None) -> int:
     """Tokens at the beginning of a prompt that are the prompt of the answer that it continues; 0 if they are not."""
-    stem = [] if continued is None else continued[1].prompt.tolist()
+    stem = [] if continued is None else continued.prompt.tolist()
     return len(stem) if prompt[: len(stem)] == stem and len(stem) < len(prompt) else 0
 
 
@@ -112,16 +129,33 @@ def sample_turns(
     if member.remote:
         return ask(member, pending, key, params)
     published = published or engine.publish(0, member, trainable)
-    agents = tuple(a for a in member.stack.agents if any(n.request.agent == a for n in pending))
-    names_by_params = params.alike(agents)
-    if len(names_by_params) == 1:
-        own_params = next(iter(names_by_params))
-        return _speak_alike(engine, published, pending, key, own_params, sizes, prompt_sizes)
+    kinds = _kinds(member, pending, params)
+    if len(kinds) == 1:
+        return _speak_alike(engine, published, pending, key, next(iter(kinds)), sizes, prompt_sizes)
     turns = []
-    for i, (own_params, names) in enumerate(names_by_params.items()):
-        own_requests, own_key = [n for n in pending if n.request.agent in names], jax.random.fold_in(key, i)
+    for i, (own_params, names) in enumerate(kinds.items()):
+        own_requests = [n for n in pending if (n.request.agent, n.request.until) in names]
+        own_key = jax.random.fold_in(key, i)
         turns += _speak_alike(engine, published, own_requests, own_key, own_params, sizes, prompt_sizes)
     return turns
+
+
+def _kinds(
+    member: Member, pending: Sequence[PendingRequest], params: SamplingParams
+) -> dict[SamplingParams, set[tuple[str, str]]]:
+    """How completions are drawn, and for which pairs of agent and `SpeakRequest.until`; agents in their order."""
+    kinds: dict[SamplingParams, set[tuple[str, str]]] = {}
+    for agent in member.stack.agents:
+        for until in sorted({n.request.until for n in pending if n.request.agent == agent}):
+            ends = _ends(member.tokenizer, until) if until else ()
+            kinds.setdefault(dataclasses.replace(params.of(agent), until=ends), set()).add((agent, until))
+    return kinds
+
+
+@functools.lru_cache(maxsize=64)
+def _ends(tokenizer, until: str) -> tuple[tuple[int, ...], ...]:
+    """The sequences of ids that hold a text; finding them reads the whole vocabulary."""
+    return tokenizer.stop_sequences((until,))
 
 
 def _speak_alike(
@@ -166,6 +200,11 @@ def ask(
     answers, as far as the expert has kept them. Of ``params`` the expert gets the temperature and the number
     of tokens; greedy samples use temperature 0.
     """
+    if kept := next((n.request for n in pending if n.request.prefix or n.request.until), None):
+        raise UserError(
+            f"agent {kept.agent!r} speaks through {member.model_name!r}, which cannot go on from a prefix, or end at "
+            "a text; these are for models of ours"
+        )
     if member.expert is None:
         who = f"agent {pending[0].request.agent!r} speaks through {member.model_name!r}"
         raise UserError(f"{who}, which this team was built without (team.build, experts)")

@@ -23,6 +23,7 @@ class SamplingParams:
       top_k: keep the k most likely tokens; 0 keeps all.
       top_p: keep the smallest set of most likely tokens whose probability reaches top_p; 1 keeps all.
       min_p: keep tokens at least min_p times as likely as the most likely one; 0 keeps all.
+      until: further sequences of token ids that end a completion, beside those of the stack.
       agents: agents with other settings, as pairs (name, their params); see `of`.
     """
 
@@ -31,6 +32,7 @@ class SamplingParams:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    until: tuple[tuple[int, ...], ...] = dataclasses.field(default=(), repr=False)  # journals compare by repr
     agents: tuple[tuple[str, "SamplingParams"], ...] = ()
 
     def __post_init__(self):

@@ -167,7 +167,7 @@ def generate(
     """
     n_agents, n_prompts, _ = prompts_NBP.shape
     rows, limit = n_prompts * samples, params.max_new_tokens
-    stops = stop_sequences.of_stack(stack, limit)
+    stops = stop_sequences.of_stack(stack, params)
     before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
     if stems is not None:
         before_NB += jnp.repeat(stems.lengths_NS, n_prompts // stems.lengths_NS.shape[1], axis=1)

@@ -4,9 +4,13 @@ import jax
 import jax.numpy as jnp
 
 
-def of_stack(stack, limit: int) -> tuple[tuple[int, ...], ...]:
-    """The sequences of a `team.Stack` that fit into ``limit`` tokens."""
-    return (*((eos,) for eos in stack.eos_ids), *(stop for stop in stack.stops if len(stop) <= limit))
+def of_stack(stack, params) -> tuple[tuple[int, ...], ...]:
+    """The sequences of a `team.Stack`, and those of the `SamplingParams`, that fit into a completion."""
+    texts = dict.fromkeys((*stack.stops, *params.until))
+    return (
+        *((eos,) for eos in stack.eos_ids),
+        *(stop for stop in texts if len(stop) <= params.max_new_tokens),
+    )
 
 
 def ended(tokens_NRL, t, stops: tuple[tuple[int, ...], ...]):

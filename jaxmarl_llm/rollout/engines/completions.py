@@ -100,7 +100,7 @@ class CompletionsEngine:
         """All requests of a draw; the prompts go to the servers in turn."""
         member, jobs = published.member, []
         policy = member.stack.policy
-        stops = stop_sequences.of_stack(member.stack, params.max_new_tokens)
+        stops = stop_sequences.of_stack(member.stack, params)
         words = Vocabulary(policy.config.vocab_size, policy.unused_ids, stops)
         most_likely = SamplingParams(params.max_new_tokens, temperature=0.0)
         number = 0
