@@ -1,5 +1,6 @@
 """Fields of systems that learn from pairs of which one earned more: madpo, marlhf, their _iter, dpo, malt, sweet."""
 
+from jaxmarl_llm.config import maporl
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, OFFLINE
@@ -14,7 +15,7 @@ NEEDED = {
 
 
 def _pairs(config: ConfigDict) -> bool:
-    return config.train.system in FROM_PAIRS or config.train.system == "maporl" and config.maporl.verifier
+    return config.train.system in FROM_PAIRS or maporl.has_verifier(config)
 
 
 _NO_PAIRS = f"only train.system={', '.join(map(repr, FROM_PAIRS))} learn from pairs"

@@ -90,7 +90,8 @@ class Routed:
         if last + 1 == self.turns or not ends:
             return []
         turns = [state.turns[state.joints[j].turns[0]] for j in ends]
-        chosen = self.router([self.place(state, turn) for turn in turns], random)
+        questions = [question_of(self.prompts, state.items[turn.item]) for turn in turns]
+        chosen = self.router([place_after(*pair) for pair in zip(questions, turns, strict=True)], random)
         requests = []
         for j, turn, agent in zip(ends, turns, chosen, strict=True):
             if agent is not None:
@@ -99,11 +100,6 @@ class Routed:
                 request = SpeakRequest(agent, turn.item, messages, 1, last + 1, turn.id, j)
                 requests.append(request)
         return requests
-
-    def place(self, state: Episode, turn: Turn) -> Place:
-        """Where a route is after a turn."""
-        question = question_of(self.prompts, state.items[turn.item])
-        return Place(question, turn.text, turn.agent, turn.turn + 1, confidence_of(turn))
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """Every answer is judged; those to one request at one node."""
@@ -130,6 +126,7 @@ class Routed:
         ]
 
 
-def confidence_of(turn: Turn) -> float:
-    """Mean log-probability of a turn's tokens, in nats; 0 of an agent behind an endpoint."""
-    return float(turn.logprobs.mean()) if len(turn.logprobs) else 0.0
+def place_after(question: str, turn: Turn) -> Place:
+    """Where a route is after a turn."""
+    confidence = float(turn.logprobs.mean()) if len(turn.logprobs) else 0.0
+    return Place(question, turn.text, turn.agent, turn.turn + 1, confidence)

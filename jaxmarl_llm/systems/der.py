@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.protocols.routed import Place, confidence_of
+from jaxmarl_llm.protocols.routed import Place, place_after
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.router import Router
 from jaxmarl_llm.systems.types import Credit
@@ -93,7 +93,7 @@ def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Dec
             places.append(place)
             chosen.append(turn.agent)
             row.append(joint.total)
-            place = Place(text, turn.text, turn.agent, turn.turn + 1, confidence_of(turn))
+            place = place_after(text, turn)
         if len(joints) < turns:
             places.append(place)
             chosen.append(None)

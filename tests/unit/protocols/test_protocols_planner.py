@@ -1,9 +1,10 @@
 """A planner, a caller and a summarizer: who reads what, how conversations end, and what demonstrations of it are."""
 
 import pytest
+from changed_configs import changed
 from scripted_rounds import play
 
-from jaxmarl_llm.config import base_config, validate, workload
+from jaxmarl_llm.config import workload
 from jaxmarl_llm.factory import imitation, protocols
 from jaxmarl_llm.factory.tasks import build_task
 from jaxmarl_llm.forest import ANSWER, CALL
@@ -159,18 +160,11 @@ def test_routes(text, route):
     assert route_of(text) == route
 
 
-GOOD = {
+config = changed({
     "task.kind": "reasoning", "task.source": "tables", "task.total": "last", "train.protocol": "planner",
     "train.joint_mode": "aligned", "team.agents": AGENTS, "tools.functions": tuple(
         f"jaxmarl_llm.tasks.reasoning.tables:{function.__name__}" for function in FUNCTIONS),
-}  # fmt: skip
-
-
-def config(fields=()):
-    made = base_config()
-    made.update_from_flattened_dict(GOOD | dict(fields))
-    validate(made)
-    return made
+})  # fmt: skip
 
 
 def test_a_config_makes_it():

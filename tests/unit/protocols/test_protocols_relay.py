@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from changed_configs import changed
 from scripted_rounds import play
 
-from jaxmarl_llm.config import base_config, validate, workload
+from jaxmarl_llm.config import workload
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.protocols.relay import Relay
@@ -77,17 +78,10 @@ def test_texts_of_joint_answers_have_a_place_for_every_agent():
     }  # fmt: skip
 
 
-GOOD = {
+config = changed({
     "task.kind": "reasoning", "task.feedback": "heard", "train.protocol": "relay", "train.turns": 2,
     "train.later_samples": 1, "train.joint_mode": "aligned", "team.agents": AGENTS, "task.source": "sums",
-}  # fmt: skip
-
-
-def config(fields=()):
-    made = base_config()
-    made.update_from_flattened_dict(GOOD | dict(fields))
-    validate(made)
-    return made
+})  # fmt: skip
 
 
 def test_a_config_makes_it():

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from changed_configs import changed
 from scripted_rounds import play
 
-from jaxmarl_llm.config import base_config, validate, workload
+from jaxmarl_llm.config import workload
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.protocols.routed import Place, Routed, cascade, fixed
 from jaxmarl_llm.systems import der
@@ -118,17 +119,10 @@ def test_no_question_is_asked_twice(source):
     assert len({item.question for item in items}) == len(items) == len({item.task_id for item in items})
 
 
-GOOD = {
+config = changed({
     "task.kind": "reasoning", "task.source": "sums", "train.system": "der", "train.protocol": "routed",
     "train.joint_mode": "aligned", "team.agents": AGENTS, "router.costs": COSTS, "train.turns": 2,
-}  # fmt: skip
-
-
-def config(fields=()):
-    made = base_config()
-    made.update_from_flattened_dict(GOOD | dict(fields))
-    validate(made)
-    return made
+})  # fmt: skip
 
 
 def test_a_config_makes_it():

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from changed_configs import changed
 from scripted_rounds import play
 from toolboxes import BOX, call
 
-from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.forest import ANSWER, CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
@@ -105,15 +105,8 @@ def test_turns_go_on_from_the_whole_conversation():
     assert sum(BOX.describe() in message["content"] for message in later[0].messages) == 1
 
 
-GOOD = {"task.kind": "reasoning", "task.source": "sums", "train.joint_mode": "aligned",
-        "tools.functions": ("toolboxes:add",)}  # fmt: skip
-
-
-def config(fields=()):
-    made = base_config()
-    made.update_from_flattened_dict(GOOD | dict(fields))
-    validate(made)
-    return made
+config = changed({"task.kind": "reasoning", "task.source": "sums", "train.joint_mode": "aligned",
+        "tools.functions": ("toolboxes:add",)})  # fmt: skip
 
 
 def test_a_config_makes_it():

@@ -7,9 +7,10 @@ import numpy as np
 import optax
 import pytest
 import tiny
+from changed_configs import changed
 from hand_made_forests import named
 
-from jaxmarl_llm.config import base_config, validate, workload
+from jaxmarl_llm.config import workload
 from jaxmarl_llm.systems import critics, verified
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -159,17 +160,10 @@ def critics_of_two():
     return Critics(critics.build(base, jax.random.key(1), joint=False, rank=2), OPTIMIZER, rows=8)
 
 
-GOOD = {
+config = changed({
     "task.kind": "reasoning", "task.source": "sums", "task.feedback": "heard", "train.turns": 2,
     "train.later_samples": 1, "train.system": "maporl", "train.joint_mode": "aligned", "maporl.verifier": True,
-}  # fmt: skip
-
-
-def config(fields=()):
-    made = base_config()
-    made.update_from_flattened_dict(GOOD | dict(fields))
-    validate(made)
-    return made
+})  # fmt: skip
 
 
 def test_iterations_in_which_nobody_learns():
