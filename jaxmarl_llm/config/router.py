@@ -21,10 +21,12 @@ _LEARNED = Read(learns, "only router.kind='learned' reads it")
 FIELDS = (
     choice("router.kind", "learned", "Who decides which agent answers next, or that the last answer stands.",
            {"learned": "a network over a frozen encoder", "fixed": "nobody: router.agent answers once",
+            "prompt": "router.agent, in words: it names one of the others, or stops",
             "cascade": "the next of team.agents, while the last answer's confidence is below router.confidence"},
            read=_ROUTED),
-    value("router.agent", "", "The agent that router.kind=fixed asks.",
-          Read(lambda c: of(c) and c.router.kind == "fixed", "only router.kind='fixed' reads it")),
+    value("router.agent", "", "The agent that router.kind=fixed asks, or that router.kind=prompt lets decide.",
+          Read(lambda c: of(c) and c.router.kind in ("fixed", "prompt"),
+               "only router.kind='fixed' and 'prompt' read it")),
     number("router.confidence", -0.5,
            "Mean log-probability of a token, nats, from which on router.kind=cascade takes an answer.", low=-100,
            high=0,
@@ -62,7 +64,11 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"router.costs={tuple(own.costs)!r}: allowed is one per agent ({len(agents)}), or none")
     if not all(type(cost) in (int, float) and 0 <= cost < 1e6 for cost in own.costs):
         bad.append(f"router.costs={tuple(own.costs)!r}: allowed are numbers from 0")
-    if own.kind == "fixed" and own.agent not in agents:
+    if own.kind == "prompt" and len(agents) < 3:
+        bad.append(
+            f"team.agents={agents!r}: router.kind='prompt' needs one who decides and two or more others"
+        )
+    if own.kind in ("fixed", "prompt") and own.agent not in agents:
         bad.append(f"router.agent={own.agent!r}: allowed is one of {agents!r}")
     if own.kind == "cascade" and c.turns < len(agents):
         bad.append(f"train.turns={c.turns}: router.kind='cascade' may ask all of {agents!r}")

@@ -22,6 +22,7 @@ from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
 from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.protocols.planner import Planner
+from jaxmarl_llm.protocols.prompted import Prompted
 from jaxmarl_llm.protocols.reflexion import Reflexion
 from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.repeated import Repeated
@@ -84,6 +85,8 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol == "tree":
         return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
+    if router.of(config) and config.router.kind == "prompt":
+        return Prompted(task.prompts, config.router.agent, samples or c.group, c.turns, apart=samples is None)
     if router.of(config):
         how = routing(config, team, memory)
         return Routed(task.prompts, samples or c.group, c.turns, how, greedy=samples is not None)

@@ -94,7 +94,8 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
     if router.of(config):
         costs = tuple(config.router.costs) or (0.0,) * len(agents)
         own = build_task(_of_agents(config, agents[:1]), executor, split, expert)
-        return RoutedTask(own, agents, costs, config.router.change)
+        decides = config.router.agent if config.router.kind == "prompt" else ""
+        return RoutedTask(own, agents, costs, config.router.change, decides)
     if planner.of(config):
         return PlannedTask(build_task(_of_agents(config, agents[:1]), executor, split, expert), agents)
     with _naming(config, split):

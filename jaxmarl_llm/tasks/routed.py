@@ -23,6 +23,8 @@ class RoutedTask:
       agents: names of those who may play it.
       costs: of an answer of each, in the same order, in units of q.
       change: see above.
+      decides: an agent that names who answers next and does not answer: its cost is added to that of every answer. '':
+        there is none.
 
     Parts: those of the task, of the last answer; ``quality`` and ``cost``, of the route until then; ``before``, what it
     had earned before. An answer with an empty text is nobody's and costs nothing.
@@ -31,12 +33,19 @@ class RoutedTask:
     sequential = True
     reward_range = None
 
-    def __init__(self, task: Task, agents: Sequence[str], costs: Sequence[float], change: float = 1.0):
+    def __init__(
+        self,
+        task: Task,
+        agents: Sequence[str],
+        costs: Sequence[float],
+        change: float = 1.0,
+        decides: str = "",
+    ):
         if len(task.agents) != 1:
             raise UserError(f"agents of the task are {task.agents!r}; a route needs a task of one role")
         self.items, self.agents, (self._role,) = task.items, tuple(agents), task.agents
         self._task, self._change = task, change
-        self._costs = dict(zip(self.agents, costs, strict=True))
+        self._costs, self._decides = dict(zip(self.agents, costs, strict=True)), decides
         self.part_names = (*task.part_names, "quality", "cost", "before")
 
     def prompts(self, item) -> dict[str, Messages]:
@@ -75,7 +84,7 @@ class RoutedTask:
 
     def _spoken(self, texts: Mapping[str, str]) -> tuple[str, str]:
         """Who has answered, '' for nobody, and what."""
-        agent = next((agent for agent in self.agents if texts.get(agent)), "")
+        agent = next((agent for agent in self.agents if texts.get(agent) and agent != self._decides), "")
         return agent, texts.get(agent, "")
 
     def _quality(self, judgement: Judgement) -> float:
@@ -88,7 +97,8 @@ class RoutedTask:
             return Judgement({}, None, last.verdict, last.failures)
         quality = self._quality(last)
         before = self._quality(judged[0]) if len(judged) > 1 and judged[0].total is not None else 0.0
-        *earlier, cost = [self._costs.get(agent, 0.0) for agent, _ in route]
+        deciding = self._costs.get(self._decides, 0.0)
+        *earlier, cost = [self._costs[agent] + deciding if agent else 0.0 for agent, _ in route]
         parts = {
             **last.parts,
             "quality": quality,

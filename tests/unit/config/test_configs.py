@@ -251,9 +251,10 @@ def test_choices(path):
             config.task.kind = "reasoning"
         if value in ("relay", "world"):
             config.train.turns = 2
-        if value in ("routed", "der", "fixed", "cascade"):
+        if value in ("routed", "der", "fixed", "cascade", "prompt"):
             config.update_from_flattened_dict(ROUTED)
-            config.train.turns, config.router.agent = 2, "aux" if value == "fixed" else ""
+            config.train.turns, config.router.agent = 2, "aux" if value in ("fixed", "prompt") else ""
+            config.team.agents = ("aux", "b", "main") if value == "prompt" else config.team.agents
         if value == "planner":
             config.team.agents, config.tools.functions = ("a", "b", "c"), ("my.tool",)
         if value in ("leader", "review", "teams", "retrieve"):

@@ -1,0 +1,113 @@
+"""Routes that an agent decides in words: it reads the question and the last answer, and names who is to answer next.
+
+"stop", or a name that nobody has, ends the route: before the first answer without one. Whoever is named reads the
+question and the answer before, as in `protocols.routed`.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from jaxmarl_llm.forest import CALL, REMARK, Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.hearing import with_quotes
+from jaxmarl_llm.protocols.types import Episode, Prompts
+
+STOP = "stop"
+
+
+def question(agents: Sequence[str], answered: bool) -> str:
+    """What the agent that decides reads behind the question: whom it may name."""
+    names = ", ".join(agents)
+    if answered:
+        return f"Who is to answer next? End with a line that is one of: {names}, or {STOP} to take this answer."
+    return f"Who is to answer this? End with a line that is one of: {names}."
+
+
+def named(text: str, agents: Sequence[str]) -> str | None:
+    """The agent that the last line of a text is; None for another line.
+
+    >>> named("It is easy.\\ncheap.", ("cheap", "dear")), named("cheap or dear", ("cheap", "dear"))
+    ('cheap', None)
+    """
+    match = re.search(_mark(agents), text)
+    return match.group(1) if match else None
+
+
+def _mark(agents: Sequence[str]) -> str:
+    return rf"(?:^|\n) *({'|'.join(map(re.escape, agents))}) *\.?\s*\Z"
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompted:
+    """``samples`` routes for every item, of at most ``turns`` answers.
+
+    Attributes:
+      prompts: item -> {agent: chat messages}, of all agents.
+      decides: the agent that decides, and does not answer.
+      samples, turns: see above.
+      apart: every route has a first request of its own; False in evaluations.
+    """
+
+    prompts: Prompts
+    decides: str
+    samples: int
+    turns: int
+    apart: bool = True
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """Requests to the agent that decides, then to those whom it has named."""
+        if not state.turns:
+            number, samples = (self.samples, 1) if self.apart else (1, self.samples)
+            return [self._decide(state, i, samples) for i in range(len(state.items)) for _ in range(number)]
+        last = [turn for turn in state.turns if turn.step == state.turns[-1].step]
+        if any(turn.agent == self.decides for turn in last):
+            return [self._answer(state, turn) for turn in last if turn.kind == CALL]
+        if last[0].turn + 1 == self.turns:
+            return []
+        joints = {joint.turns[0]: j for j, joint in enumerate(state.joints)}
+        return [self._decide(state, turn.item, 1, turn, joints[turn.id]) for turn in last]
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """Every answer is judged, and routes that have none, as such; in the order in which they began."""
+        number = turns[0].turn
+        if any(turn.kind == CALL for turn in turns) or number and turns[0].agent == self.decides:
+            return []
+        own = [turn for turn in state.turns if turn.turn == number and turn.kind not in (CALL, REMARK)]
+        own.sort(key=lambda turn: turn.id if turn.agent == self.decides else turn.parent)
+        return [self._node(turn) for turn in own]
+
+    def _others(self, state: Episode, item: int) -> dict[str, list]:
+        """The prompts of the agents that answer."""
+        prompts = self.prompts(state.items[item])
+        return {agent: own for agent, own in prompts.items() if agent != self.decides}
+
+    def _decide(
+        self, state: Episode, item: int, samples: int, after: Turn | None = None, follows: int | None = None
+    ) -> SpeakRequest:
+        """The request for a decision: at the start, or after an answer."""
+        agents = tuple(self._others(state, item))
+        *before, last = self.prompts(state.items[item])[self.decides]
+        messages = (
+            (*before, last) if after is None else with_quotes((*before, last), {after.agent: after.text})
+        )
+        *before, last = messages
+        text = f"{last['content']}\n\n{question(agents, after is not None)}"
+        first = dict(turn=0) if after is None else dict(turn=after.turn + 1, parent=after.id, kind=REMARK)
+        return SpeakRequest(
+            self.decides, item, (*before, {**last, "content": text}), samples, follows=follows, call_mark=_mark(agents),
+            **first,
+        )  # fmt: skip
+
+    def _answer(self, state: Episode, turn: Turn) -> SpeakRequest:
+        """The request to the agent that a decision has named."""
+        others = self._others(state, turn.item)
+        agent = named(turn.text, tuple(others))
+        messages = tuple(others[agent])
+        if turn.parent is not None:
+            before = state.turns[turn.parent]
+            messages = with_quotes(messages, {before.agent: before.text})
+        return SpeakRequest(agent, turn.item, messages, 1, turn.turn, parent=turn.id, follows=turn.follows)
+
+    def _node(self, turn: Turn) -> Node:
+        heard = () if turn.agent == self.decides else ((turn.parent,),)
+        return Node(turn.item, {turn.agent: (turn.id,)}, turn.turn, turn.follows, heard)

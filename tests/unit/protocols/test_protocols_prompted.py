@@ -1,0 +1,102 @@
+"""Routes that an agent decides in words: who is asked, who reads what, and what a route costs."""
+
+import pytest
+from changed_configs import changed
+from scripted_rounds import play
+
+from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.factory.tasks import build_task
+from jaxmarl_llm.protocols.prompted import Prompted, named
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
+from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
+from jaxmarl_llm.tasks.routed import RoutedTask
+from jaxmarl_llm.testing import check_protocol
+
+AGENTS = ("head", "cheap", "dear")
+ITEMS = (ReasoningItem("p", "P?", "1"), ReasoningItem("q", "Q?", "2"))
+TASK = RoutedTask(ReasoningTask(ITEMS, ("cheap",)), AGENTS, (0.02, 0.05, 0.1), decides="head")
+
+
+def prompted(samples=1, turns=3, apart=True):
+    return Prompted(TASK.prompts, "head", samples, turns, apart)
+
+
+def texts(**plan):
+    """What each agent writes: its n-th text, then its last one."""
+    return lambda request, n: plan[request.agent][min(n, len(plan[request.agent]) - 1)]
+
+
+def test_who_reads_what_and_what_it_costs():
+    plan = texts(head=["Easy.\ncheap", "dear", "stop"], cheap=["3"], dear=["1"])
+    played = play(prompted(), TASK, ITEMS[:1], plan)
+    requests = [request for step in played.steps for request in step]
+    assert [request.agent for request in requests] == ["head", "cheap", "head", "dear", "head"]
+    assert requests[0].messages[-1]["content"].endswith("End with a line that is one of: cheap, dear.")
+    assert "cheap wrote:\n3" in requests[2].messages[-1]["content"]
+    assert requests[2].messages[-1]["content"].endswith("cheap, dear, or stop to take this answer.")
+    assert "cheap wrote:\n3" in requests[3].messages[-1]["content"]
+    first, last = played.forest.joints
+    # By hand: wrong for .05 + .02, then right for .1 + .02.
+    assert first.total == pytest.approx(-0.07) and last.total == pytest.approx(1.0 - 0.12)
+    scores = TASK.normalise(last.judgement.parts | {"total": last.total})
+    assert scores["return"] == pytest.approx(100 * (1.0 - 0.19)) and scores["cost"] == pytest.approx(19.0)
+    assert first.heard == (0,) and last.heard == (2,)
+    check_protocol(prompted(), TASK, texts=plan)
+
+
+@pytest.mark.parametrize("word, agents, answers", [
+    ("nobody", ["head"], 0), ("stop", ["head"], 0), ("Ask cheap", ["head"], 0),
+    ("cheap", ["head", "cheap", "head", "cheap", "head", "cheap"], 3),
+])  # fmt: skip
+def test_how_a_route_ends(word, agents, answers):
+    """A word that names nobody is an outcome: without an answer there is nothing to be right, and nothing to pay."""
+    plan = texts(head=[word], cheap=["1"], dear=["1"])
+    played = play(prompted(), TASK, ITEMS[:1], plan)
+    assert [request.agent for step in played.steps for request in step] == agents
+    if not answers:
+        (joint,) = played.forest.joints
+        assert joint.total == 0.0 and joint.judgement.parts["cost"] == 0.0
+    else:
+        assert len(played.forest.joints) == answers
+    check_protocol(prompted(), TASK, texts=plan)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_routes_come_in_the_order_of_the_items(apart):
+    plan = texts(head=["dear", "nobody", "cheap", "dear", "stop"], cheap=["2"], dear=["1"])
+    played = play(prompted(2, apart=apart), TASK, ITEMS, plan)
+    first = [joint for joint in played.forest.joints if joint.turn == 0]
+    assert [joint.item for joint in first] == [0, 0, 1, 1]
+    assert [bool(joint.heard) for joint in first] == [True, False, True, True]
+    check_protocol(prompted(2, apart=apart), TASK, texts=plan, conversations=2)
+
+
+@pytest.mark.parametrize("text, agent", [
+    ("cheap", "cheap"), ("It is hard.\ndear. ", "dear"), ("cheap\nPlease.", None), ("Dear", None), ("", None)
+])  # fmt: skip
+def test_names(text, agent):
+    assert named(text, ("cheap", "dear")) == agent
+
+
+config = changed({
+    "task.kind": "reasoning", "task.source": "sums", "train.system": "der", "train.protocol": "routed",
+    "train.joint_mode": "aligned", "team.agents": AGENTS, "router.kind": "prompt", "router.agent": "head",
+    "router.costs": (0.0, 0.1, 0.2),
+})  # fmt: skip
+
+
+def test_a_config_makes_it():
+    made = config()
+    built = build_task(made, None, "test")
+    protocol = protocols.build(made, built, None, samples=2)
+    assert (protocol.decides, protocol.samples, protocol.apart) == ("head", 2, False)
+    assert built._decides == "head"
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"router.agent": "x"}, "router.agent='x': allowed is one of"),
+    ({"team.agents": ("head", "cheap"), "router.costs": ()}, "router.kind='prompt' needs one who decides and two"),
+])  # fmt: skip
+def test_what_a_config_refuses(fields, message):
+    with pytest.raises(ValueError, match=message):
+        config(fields)
