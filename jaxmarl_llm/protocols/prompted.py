@@ -19,7 +19,9 @@ def question(agents: Sequence[str], answered: bool) -> str:
     """What the agent that decides reads behind the question: whom it may name."""
     names = ", ".join(agents)
     if answered:
-        return f"Who is to answer next? End with a line that is one of: {names}, or {STOP} to take this answer."
+        return (
+            f"Who is to answer next? End with a line that is one of: {names}, or {STOP} to take this answer."
+        )
     return f"Who is to answer this? End with a line that is one of: {names}."
 
 

@@ -251,10 +251,10 @@ def test_choices(path):
             config.task.kind = "reasoning"
         if value in ("relay", "world"):
             config.train.turns = 2
-        if value in ("routed", "der", "fixed", "cascade", "prompt"):
+        if value in ("routed", "der") or path == "router.kind":
             config.update_from_flattened_dict(ROUTED)
-            config.train.turns, config.router.agent = 2, "aux" if value in ("fixed", "prompt") else ""
-            config.team.agents = ("aux", "b", "main") if value == "prompt" else config.team.agents
+            config.train.turns, config.router.agent = 3, "aux" if value in ("fixed", "prompt") else ""
+            config.team.agents = ("aux", "b", "main") if path == "router.kind" else config.team.agents
         if value == "planner":
             config.team.agents, config.tools.functions = ("a", "b", "c"), ("my.tool",)
         if value in ("leader", "review", "teams", "retrieve"):
