@@ -7,20 +7,22 @@ Cost:      the tables have a column of CPU minutes
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
 Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
-the expert and runs it), writing. Every trained member ends when it has drawn `BUDGET` tokens and has had as
-many answers judged; at each of the two it is evaluated on the test items. The learning rate of training from
-rewards is constant after two updates and the same for all that begin alike. A member begins from the
-untrained team or from a warm-up on reference solutions (train.system=sft), of the same problems, the same
-number of iterations and the same learning rate for all, one for each way to divide the roles; the rates are
-those of coding.py:warm_up.
+the expert and runs it), writing, sums and words (systems for questions). Every trained member ends when it
+has drawn `BUDGET` tokens and has had as many answers judged; at each of the two it is evaluated on the test
+items. The learning rate of training from rewards is constant after two updates and the same for all that
+begin alike. A member begins from the untrained team or from a warm-up on reference solutions
+(train.system=sft), of the same problems, the same number of iterations and the same learning rate for all,
+one for each way to divide the roles; the rates are those of coding.py:warm_up. Teams of sums and words all
+begin as one agent that has imitated the form of an answer for a few iterations. MALT collects first and draws
+nothing later, so it ends by its number of iterations.
 """
 
 import dataclasses
 
-from jaxmarl_llm.config import UserError, parse_arg
+from jaxmarl_llm.config import UserError, agent_settings, parse_arg
 from jaxmarl_llm.config.files import experiment
 
-coding, writing = experiment("coding"), experiment("writing")
+coding, writing, reasoning = experiment("coding"), experiment("writing"), experiment("reasoning")
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
@@ -28,6 +30,8 @@ BUDGET = {  # of one training: completion tokens drawn, joint answers judged
     "turns": {"tokens": 16_000, "answers": 256},
     "guidance": {"tokens": 16_000, "answers": 256},
     "writing": {"tokens": 16_000, "answers": 240},
+    "sums": {"tokens": 40_000, "answers": 1024},
+    "words": {"tokens": 40_000, "answers": 1024},
 }
 # Of the test, where it is not what the task's default config has: problems of one statement, and samples.
 TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
@@ -41,11 +45,13 @@ class Method:
       fields: by dotted name.
       trained: False: the team is evaluated as it begins.
       begins: name of the member whose agents it starts from; empty: the untrained ones.
+      begin_map: ``team.begin_map``, which of its agents start as which of those.
     """
 
     fields: dict
     trained: bool = False
     begins: str = ""
+    begin_map: tuple[str, ...] = ()
 
 
 SOLO_CODE = {"team.agents": ("main",), "sampling.max_new_tokens": 128, "train.joint_mode": "aligned"}
@@ -69,6 +75,33 @@ WARM = {
 }  # fmt: skip
 
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
+# Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
+TWO = {"team.agents": ("first", "second")}
+PEERS = ("first", "second", "third")
+QUESTIONS = {
+    "grpo": {},
+    "discuss": {**TWO, "train.protocol": "discussion", "task.total": "vote"},
+    "review": {**TWO, "train.protocol": "review"},
+    "maporl": {
+        **TWO, "train.system": "maporl", "train.turns": 2, "train.later_samples": 1,
+        "task.feedback": "heard",  # other methods are shown no scores
+        "task.total": "vote",
+    },
+    "mlpo": {
+        "team.agents": (*PEERS, "leader"), "train.system": "mlpo", "train.protocol": "leader",
+        **{f"team.agent.{peer}.trainable": False for peer in PEERS},
+    },
+    "malt": {
+        "team.agents": ("generator", "verifier", "refiner"), "train.system": "malt", "train.protocol": "tree",
+        "train.group": 3, "preference.collect": 12, "malt.sft_steps": 20, "train.steps": 72,
+        "train.budget_tokens": 0, "train.budget_answers": 0,
+    },
+}  # fmt: skip
+ENDS_ITSELF = ("malt",)  # its training draws nothing once it has collected
+FORM = {  # the form of an answer, which costs an untrained model as much as the skill
+    "train.system": "sft", "sft.source": "reference", "train.steps": 4, "train.lr": 5e-4,
+}  # fmt: skip
+
 # What is trained, by name: its fields, and what it begins from: the untrained team (""), one of `WARM_UPS`.
 TRAINED = {
     "coding": {
@@ -98,6 +131,10 @@ TRAINED = {
         "magrpo_aligned": (ALIGNED, ("",)),
         "grpo": (SOLO_TEXT, ("",)),
     },
+    **{
+        task: {name: (fields, ("warm_solo",)) for name, fields in QUESTIONS.items()}
+        for task in ("sums", "words")
+    },
 }
 UNTRAINED = {
     "coding": {
@@ -115,6 +152,8 @@ UNTRAINED = {
         "untrained_pipeline": PIPELINE,
         "untrained_discussion": {**ALIGNED, "train.protocol": "discussion"},
     },
+    "sums": {"untrained_solo": {}},
+    "words": {"untrained_solo": {}},
 }
 WARM_UPS = {
     "coding": {
@@ -124,6 +163,8 @@ WARM_UPS = {
     },
     "turns": {"warm_team": WARM},
     "guidance": {"warm_team": WARM},
+    "sums": {"warm_solo": FORM},
+    "words": {"warm_solo": FORM},
 }
 # What the warmed up team of one turn does with a second one, before it learns from rewards.
 WARMED_UP = {
@@ -146,12 +187,27 @@ def _members(task: str) -> dict[str, Method]:
     }
     return members | {
         f"{name}_after_warm_up" if "" in starts else name: Method(
-            {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm
+            {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm, begin_map=_begin_map(warm, fields)
         )
         for name, (fields, starts) in TRAINED[task].items()
         for warm in starts
         if warm
     }
+
+
+def _begin_map(warm: str, fields: dict) -> tuple[str, ...]:
+    """All agents begin as the only one of ``warm_solo``; those of other warm-ups have the same names."""
+    agents = fields.get("team.agents", ()) if warm == "warm_solo" else ()
+    return tuple(f"{agent}=first" for agent in agents if agent != "first")
+
+
+def _base(task: str):
+    """The default config of a task."""
+    if task not in ("sums", "words"):
+        return (writing if task == "writing" else coding).get_config()
+    config = reasoning.get_config("words,solo" if task == "words" else "solo")
+    config.warm_up.steps, config.eval.vote = 0, ""
+    return config
 
 
 MEMBERS = {task: _members(task) for task in TRAINED}
@@ -166,7 +222,7 @@ def get_config(arg=None):
     if options.member not in members:
         raise UserError(f"config option member={options.member!r}: known are {', '.join(members)}")
     member = members[options.member]
-    config = (writing if options.task == "writing" else coding).get_config()
+    config = _base(options.task)
     config.train.decay = "constant"
     config.train.grade_every = 0
     config.eval.every = 0
@@ -178,5 +234,6 @@ def get_config(arg=None):
         config.train.steps = 10_000  # the budgets end it
         config.train.budget_tokens = BUDGET[options.task]["tokens"]
         config.train.budget_answers = BUDGET[options.task]["answers"]
+    agent_settings.declare(config, member.fields)
     config.update_from_flattened_dict(member.fields)
     return config

@@ -38,6 +38,7 @@ def command(task: str, name: str, seed: int, workdir: pathlib.Path, more: Sequen
         return [*argv, f"--out={folder / 'evaluation.json'}"]
     if start:
         config.append(f"--config.team.begin={start}")
+        config += [f"--config.team.begin_map={member.begin_map!r}"] if member.begin_map else []
     return [sys.executable, "-m", f"{__package__}.train", *config, f"--workdir={folder}"]
 
 

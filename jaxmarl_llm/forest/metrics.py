@@ -22,8 +22,7 @@ def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
 
     Joint answers without a part are left out of its mean. With several turns these are of the final answers,
     whose node has no next turn, or with which an episode is done; ``train/turn<t>/<part>``, from 1, are of all answers
-    of a turn. Answers with
-    a sample that nobody learns from (`Turn.extra`) are left out.
+    of a turn. Answers with a sample that nobody learns from (`Turn.extra`) are left out.
     """
     forest = forest.without_extra()
     continued = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
