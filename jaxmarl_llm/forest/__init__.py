@@ -8,6 +8,7 @@ from jaxmarl_llm.forest.turns import (
     ANSWER,
     CALL,
     JOINT_MODES,
+    REFUSED,
     REMARK,
     Forest,
     Joint,
@@ -15,12 +16,14 @@ from jaxmarl_llm.forest.turns import (
     SpeakRequest,
     Turn,
     joint_samples,
+    refused,
 )
 
 __all__ = [
     "ANSWER",
     "JOINT_MODES",
     "CALL",
+    "REFUSED",
     "REMARK",
     "Forest",
     "Joint",
@@ -28,4 +31,5 @@ __all__ = [
     "SpeakRequest",
     "Turn",
     "joint_samples",
+    "refused",
 ]
