@@ -29,8 +29,8 @@ _LEARNED = Read(learns, "only gate.q='learned' reads it")
 _PLANNER = Read(lambda c: of(c) or plans(c), "only train.protocol='gated' and the model 'scripted:planner' read it")
 FIELDS = (
     number("gate.eps", 0.0,
-           "An action is refused unless its advantage over waiting is greater than this, in units of the return.", low=0,
-           read=_GATED),
+           "An action is refused unless its advantage over waiting is greater than this, in units of the return.",
+           low=0, read=_GATED),
     number("gate.retries", 10, "How often an action that is refused is asked again; after that the best one counts.",
            low=1, read=_GATED),
     choice("gate.mode", "sequential", "How agents plan a step.",
@@ -42,12 +42,12 @@ FIELDS = (
             "permuted": "exact ones of another state and action in place of each question's, a control"}, read=_GATED),
     number("gate.discount", 0.95, "gamma of the values, above 0: what a later step earns counts this much one step "
            "earlier. It also says which action is right for scripted:planner.", low=0, high=0.999, read=_PLANNER),
-    number("gate.planner", 0.0, "Chance with which the planner, and each agent that is scripted:planner, takes the right "
-           "action; else any legal one.", low=0, high=1, read=_PLANNER),
+    number("gate.planner", 0.0, "Chance with which the planner, and each agent that is scripted:planner, takes the "
+           "right action; else any legal one.", low=0, high=1, read=_PLANNER),
     number("gate.waits", 0.25, "Share of the planner's actions in whose place it waits.", low=0, high=0.9, read=_GATED),
     number("gate.episodes", 3000, "Episodes of the planner that the values are learned from.", low=1, read=_LEARNED),
-    choice("gate.encoder", "ngrams", "What reads views and actions for the network; or the dotted name of a function of "
-           "your own, texts -> vectors.",
+    choice("gate.encoder", "ngrams", "What reads views and actions for the network; or the dotted name of a function "
+           "of your own, texts -> vectors.",
            {"ngrams": "counts of words and pairs of words", "policy": "the first local model, adapters off"},
            dotted=True, read=_LEARNED),
     number("gate.hidden", 256, "Width of the network's two layers.", low=1),

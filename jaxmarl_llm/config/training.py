@@ -61,8 +61,8 @@ FIELDS = (
             "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
             "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
             "routed": "one at a time, whom a router chooses, see the section router",
-            "gated": "in a world: in order, each reads those before it, and an action of too small an advantage is asked "
-                     "again, see the section gate",
+            "gated": "in a world: in order, each reads those before it, and actions of too small an advantage are "
+                     "refused, see the section gate",
             "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "

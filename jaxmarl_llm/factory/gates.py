@@ -30,7 +30,7 @@ def build(config, task: WorldTask, team: Team | None) -> Gate:
     if own.q == "permuted":
         options["elsewhere"] = elsewhere(table_of(config), config.seed)
     if learned:
-        options["question"] = learned.question
+        options["note"] = learned.note
     return Gate(task, values, own.discount, **options)
 
 

@@ -12,33 +12,15 @@ reads its earlier prompts and actions if the task remembers them, without advant
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols import gate as gates
+from jaxmarl_llm.protocols.gate import Attempt, Gate, Plan
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.turns import MultiTurn, own_turns
-from jaxmarl_llm.protocols.types import Episode, item_name
+from jaxmarl_llm.protocols.types import Episode
 
-Attempt = tuple[Turn, ...]  # of one agent, or of all at once
-
-
-@dataclasses.dataclass
-class Plan:
-    """How far one joint action has come.
-
-    Attributes:
-      item, follows: as of its turns.
-      counted: the turns that count, by agent, so far.
-      refused: all turns that were refused before these, and those of them that count all the same.
-      tries: what was refused since, with what it named and its advantage.
-    """
-
-    item: int
-    follows: int | None
-    counted: dict[str, Turn] = dataclasses.field(default_factory=dict)
-    refused: list[Turn] = dataclasses.field(default_factory=list)
-    tries: list[tuple[Attempt, str, float]] = dataclasses.field(default_factory=list)
+Place = tuple[int, int | None]  # item, and joint answer before or None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,52 +32,53 @@ class Gated(MultiTurn):
       apart: every sample has a request of its own, so that all requests are for equally many; False in evaluations.
     """
 
-    gate: gates.Gate
+    gate: Gate
     apart: bool = True
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests for what is open in the plans of the last step; if nothing is, those of the next step."""
+        first = self._agents if self.gate.joint else self._agents[:1]
         if not state.turns:
-            agents = self._agents(state)
-            first = agents if self.gate.joint else agents[:1]
             prompts = [self.prompts(item) for item in state.items]
-            asked = [
+            return self._each(
                 SpeakRequest(agent, i, tuple(by_agent[agent]), self.samples)
                 for i, by_agent in enumerate(prompts)
                 for agent in first
-            ]
-            return self._each(asked)
-        number, agents = state.turns[-1].turn, self._agents(state)
-        plans = self._plans(state, number)
-        if any(len(plan.counted) < len(agents) for plan in plans):
-            return [request for plan in plans for request in self._open(state, plan, number)]
+            )
+        number = state.turns[-1].turn
+        requests = [
+            request
+            for place, plan in self._plans(state, number)
+            for request in self._open(state, place, plan, number)
+        ]
+        if requests:
+            return requests
         later = [request for requests in self.next_turn(state, number + 1) for request in requests]
-        return self._each(r for r in later if self.gate.joint or r.agent == agents[0])
+        return self._each(request for request in later if request.agent in first)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of a step once all its plans are made; none before that."""
-        number, agents = turns[0].turn, self._agents(state)
-        places: dict[tuple, list[Plan]] = {}
-        for plan in self._plans(state, number):
-            if len(plan.counted) < len(agents):
+        number, places = turns[0].turn, dict[Place, list[Plan]]()
+        for place, plan in self._plans(state, number):
+            if len(plan.counted) < len(self._agents):
                 return []
-            places.setdefault((plan.item, plan.follows), []).append(plan)
-        return [self._node(item, follows, number, plans) for (item, follows), plans in places.items()]
+            places.setdefault(place, []).append(plan)
+        return [self._node(place, number, plans) for place, plans in places.items()]
 
-    def _node(self, item: int, follows: int | None, number: int, plans: list[Plan]) -> Node:
+    @property
+    def _agents(self) -> tuple[str, ...]:
+        return tuple(self.gate.task.world.agents)
+
+    def _node(self, place: Place, number: int, plans: list[Plan]) -> Node:
         """The joint actions of a place; what was refused and does not count led to them."""
-        counted = {
-            agent: tuple(plan.counted[agent].id for plan in plans) for agent in self.gate.task.world.agents
-        }
-        parts = {i for ids in counted.values() for i in ids}
-        led = [[turn.id for turn in plan.refused if turn.id not in parts] for plan in plans]
-        most = max(map(len, led))
-        heard = tuple(tuple(ids[k] if k < len(ids) else -1 for ids in led) for k in range(most))
-        refused = tuple(turn.id for plan in plans for turn in plan.refused)
-        return Node(item, counted, number, follows, heard, refused)
-
-    def _agents(self, state: Episode) -> list[str]:
-        return list(self.gate.task.world.agents)
+        counted = zip(*(plan.counted for plan in plans), strict=True)
+        led = [[i for i in plan.refused if i not in plan.counted] for plan in plans]
+        heard = [tuple(ids[k] if k < len(ids) else -1 for ids in led) for k in range(max(map(len, led)))]
+        refused = tuple(i for plan in plans for i in plan.refused)
+        item, follows = place
+        return Node(
+            item, dict(zip(self._agents, counted, strict=True)), number, follows, tuple(heard), refused
+        )
 
     def _each(self, requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
         """The requests, each for one sample if these are to be apart."""
@@ -105,83 +88,84 @@ class Gated(MultiTurn):
             dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)
         ]
 
-    def _plans(self, state: Episode, number: int) -> list[Plan]:
-        """The plans of a step, in the order of their first questions."""
-        own = [turn for turn in state.turns if turn.turn == number]
+    def _plans(self, state: Episode, number: int) -> list[tuple[Place, Plan]]:
+        """The plans of a step with their places, in the order of their first questions."""
         root_of: dict[int, int] = {}
-        places: dict[tuple, dict[int, list[Turn]]] = {}  # by place and agent of the first question
-        for turn in own:
+        # By place and by the agent of the first question the turns that go on from it, it included.
+        chains: dict[Place, dict[str, dict[int, list[Turn]]]] = {}
+        for turn in _last(state.turns, number):
             goes_on = turn.parent is not None and state.turns[turn.parent].turn == number
             root = root_of[turn.id] = root_of[turn.parent] if goes_on else turn.id
-            place = turn.item, turn.follows, state.turns[root].agent
-            places.setdefault(place, {}).setdefault(root, []).append(turn)
-        plans: list[Plan] = []
-        for (item, follows, agent), by_root in places.items():
-            if agent != self._agents(state)[0]:
-                continue  # planned at once with the first agent
-            others = [places[item, follows, a] for a in self._agents(state)[1:]] if self.gate.joint else []
-            columns = [list(each.values()) for each in (by_root, *others)]
-            for chains in zip(*columns, strict=True):
-                attempts = list(zip(*chains, strict=True))
-                plans.append(self._played(state, Plan(item, follows), attempts))
+            of_place = chains.setdefault((turn.item, turn.follows), {})
+            of_place.setdefault(state.turns[root].agent, {}).setdefault(root, []).append(turn)
+        plans = []
+        for place, by_agent in chains.items():
+            history = self._history(state, place)
+            # One after the other all go on from the first agent's question; at once each has a chain of its own.
+            for together in zip(*(of_agent.values() for of_agent in by_agent.values()), strict=True):
+                attempts = tuple(map(_attempt, zip(*together, strict=True)))
+                plans.append((place, self.gate.plan(state.items[place[0]], history, attempts)))
         return plans
 
-    def _played(self, state: Episode, plan: Plan, attempts: list[Attempt]) -> Plan:
-        """A plan after some attempts, the first one first."""
-        item = state.items[plan.item]
-        history = [state.answer(j).completions for j in state.before(plan.follows)]
-        place = self.gate.task.state_after(item, history)
-        for attempt in attempts:
-            agents = tuple(turn.agent for turn in attempt)
-            own = tuple(self.gate.task.action(place, turn.agent, turn.text) for turn in attempt)
-            before = tuple(self.gate.task.action(place, a, turn.text) for a, turn in plan.counted.items())
-            question = item_name(item), tuple(turn.id for turn in attempt), own
-            advantage = self.gate.advantage(place, before, own, question)
-            named = (
-                own[0] if len(own) == 1 else ", ".join(f"{a}: {b}" for a, b in zip(agents, own, strict=True))
-            )
-            plan.tries.append((attempt, named, advantage))
-            passed = self.gate.passes(place, agents, advantage)
-            if passed or len(plan.tries) > self.gate.retries:
-                best = -1 if passed else gates.best_of([value for *_, value in plan.tries])
-                plan.counted |= {turn.agent: turn for turn in plan.tries[best][0]}
-                refused = plan.tries[:-1] if passed else plan.tries
-                plan.refused += [turn for tried, *_ in refused for turn in tried]
-                plan.tries = []
-        return plan
+    def _history(self, state: Episode, place: Place) -> tuple:
+        """What all agents wrote in the steps before, as `Gate.plan` takes it."""
+        return tuple(_attempt(own_turns(state, j)).texts for j in state.before(place[1]))
 
-    def _open(self, state: Episode, plan: Plan, number: int) -> list[SpeakRequest]:
+    def _open(self, state: Episode, place: Place, plan: Plan, number: int) -> list[SpeakRequest]:
         """Requests to those who have to write next; [] for a plan that is made."""
-        agents = self._agents(state)
         if plan.tries:
-            again = [turn for turn in plan.tries[-1][0]]
-            return [self._request(state, plan, turn.agent, number, turn.id) for turn in again]
-        waiting = [agent for agent in agents if agent not in plan.counted]
-        last = list(plan.counted.values())[-1] if plan.counted else None
-        return [self._request(state, plan, agent, number, last.id) for agent in waiting[:1]] if last else []
+            again = plan.tries[-1].attempt.ids
+            return [self._request(state, place, plan, state.turns[i].agent, number, i) for i in again]
+        waiting = self._agents[len(plan.counted) : len(plan.counted) + 1]
+        return [self._request(state, place, plan, agent, number, plan.counted[-1]) for agent in waiting]
 
-    def _request(self, state: Episode, plan: Plan, agent: str, number: int, parent: int) -> SpeakRequest:
+    def _request(
+        self, state: Episode, place: Place, plan: Plan, agent: str, number: int, parent: int
+    ) -> SpeakRequest:
         """A request to an agent after what counts already, and after its own refused actions."""
-        messages = self._messages(state, plan, agent)
+        item, follows = place
+        messages = self._messages(state, place, agent)
         if plan.counted:
-            messages = with_quotes(messages, {name: turn.text for name, turn in plan.counted.items()})
-        if plan.tries:
-            messages = with_refusals(
-                messages, [(named, value) for _, named, value in plan.tries], self.gate.eps
+            messages = with_quotes(
+                messages, {state.turns[i].agent: state.turns[i].text for i in plan.counted}
             )
-        return SpeakRequest(agent, plan.item, tuple(messages), 1, number, parent=parent, follows=plan.follows)
+        if plan.tries:
+            refused = [(self._named(one.attempt, one.actions), one.advantage) for one in plan.tries]
+            messages = with_refusals(messages, refused, self.gate.eps)
+        return SpeakRequest(agent, item, tuple(messages), 1, number, parent=parent, follows=follows)
 
-    def _messages(self, state: Episode, plan: Plan, agent: str) -> Sequence[dict[str, str]]:
+    def _named(self, attempt: Attempt, actions: Sequence[str]) -> str:
+        """Actions as prompts name them: an agent's own, or those of all."""
+        if not self.gate.joint:
+            return actions[0]
+        return ", ".join(
+            f"{agent}: {action}" for (agent, _), action in zip(attempt.texts, actions, strict=True)
+        )
+
+    def _messages(self, state: Episode, place: Place, agent: str) -> Sequence[dict[str, str]]:
         """What an agent reads before anybody has acted in this step."""
-        if plan.follows is None:
-            return self.prompts(state.items[plan.item])[agent]
-        (last,) = (turn for turn in own_turns(state, plan.follows) if turn.agent == agent)
-        return self.later(state, last, plan.follows)
+        item, follows = place
+        if follows is None:
+            return self.prompts(state.items[item])[agent]
+        (last,) = (turn for turn in own_turns(state, follows) if turn.agent == agent)
+        return self.later(state, last, follows)
+
+
+def _attempt(turns: Sequence[Turn]) -> Attempt:
+    return Attempt(tuple(turn.id for turn in turns), tuple((turn.agent, turn.text) for turn in turns))
+
+
+def _last(turns: Sequence[Turn], number: int) -> list[Turn]:
+    """The turns of step ``number``, which is the last one."""
+    first = len(turns)
+    while first and turns[first - 1].turn == number:
+        first -= 1
+    return list(turns[first:])
 
 
 def with_refusals(
-    messages: Sequence[Mapping[str, str]], refused: Sequence[tuple[str, float]], eps: float
-) -> tuple[Mapping[str, str], ...]:
+    messages: Sequence[dict[str, str]], refused: Sequence[tuple[str, float]], eps: float
+) -> tuple[dict[str, str], ...]:
     """Chat messages with actions that were refused, and their advantages, at the end of the last one."""
     *before, question = messages
     listed = "\n".join(f"{named} ({advantage:+.3f})" for named, advantage in refused)

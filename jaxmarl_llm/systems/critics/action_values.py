@@ -74,7 +74,7 @@ class ActionValues:
         every = np.concatenate([np.array(values) for values in returns.values()])
         self._mean, self._spread = float(every.mean()), float(every.std()) or 1.0
         first, batches = jax.random.split(key)
-        # Means of the returns of equal pairs, drawn as often as they came: the expected gradient is that of all returns.
+        # Means of the returns of equal pairs, drawn as often as they came: the gradient that is expected of all.
         columns = self._scaled(features_XF), ((mean_X - self._mean) / self._spread).astype(np.float32)
         drawn = jax.random.choice(
             batches, len(count_X), (updates, BATCH), p=jnp.asarray(count_X / count_X.sum())
@@ -102,7 +102,7 @@ class ActionValues:
             self._known |= dict(zip([key], self._values([key]), strict=True))
         return self._known[key]
 
-    def question(self, state: State, joint: Joint) -> None:
+    def note(self, state: State, joint: Joint) -> None:
         """Note an action that is in question, for `seen`."""
         self._asked[self._key(state, joint)] = None
 
