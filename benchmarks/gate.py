@@ -2,7 +2,7 @@
 
     python -m benchmarks.gate --seeds=3
 
-The cooks are scripts (`tasks.worlds.planner`), all else is the product's own: configs/world.py:kitchen,gated evaluated as
+The cooks are scripts (`tasks.worlds.planner`), all else is as in any run: configs/world.py:kitchen,gated, evaluated as
 `experiments.evaluate` does, with samples of every start. Rows: no gate (the same cooks in a pipeline), exact values of
 actions, learned ones, and exact ones of another state and action in place of each question's, which say nothing about
 it and so must change nothing. Printed are means over the seeds, and in brackets the smallest and the greatest one:
