@@ -56,11 +56,11 @@ def main(argv=None) -> None:
     parser.add_argument("--arms", default="", help="rows that begin so; empty: all")
     args = parser.parse_args(argv)
     chosen = {name: fields for name, fields in ARMS.items() if name.startswith(args.arms)}
-    table = {
-        name: np.array([measure(fields, seed, args.samples) for seed in range(args.seeds)])
-        for name, fields in chosen.items()
-    }
-    rows = [(name, *map(cell, values.T)) for name, values in table.items()]
+    rows = []
+    for name, fields in chosen.items():
+        values = np.array([measure(fields, seed, args.samples) for seed in range(args.seeds)])
+        rows.append((name, *map(cell, values.T)))
+        print(*rows[-1], sep=" | ", flush=True)
     console.table(rows, ("gate", *COLUMNS), f"{args.seeds} seeds, {6 * args.samples} episodes each")
 
 

@@ -26,7 +26,9 @@ def plans(config: ConfigDict) -> bool:
 
 _GATED = Read(of, "only train.protocol='gated' reads it")
 _LEARNED = Read(learns, "only gate.q='learned' reads it")
-_PLANNER = Read(lambda c: of(c) or plans(c), "only train.protocol='gated' and the model 'scripted:planner' read it")
+_PLANNER = Read(
+    lambda c: of(c) or plans(c), "only train.protocol='gated' and the model 'scripted:planner' read it"
+)
 FIELDS = (
     number("gate.eps", 0.0,
            "An action is refused unless its advantage over waiting is greater than this, in units of the return.",
@@ -63,7 +65,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _planners(config: ConfigDict) -> list[str]:
     """A script that cannot see the state, or values that say nothing."""
-    bad, own = [], config.gate
+    bad, own = list[str](), config.gate
     if not (of(config) or plans(config)):
         return bad
     if own.discount == 0:

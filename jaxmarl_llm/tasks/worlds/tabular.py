@@ -65,7 +65,8 @@ def explore(world: World, name: str = "the world") -> Table:
             if state not in numbers:
                 if len(numbers) == MOST_STATES:
                     raise UserError(
-                        f"{name}: has more than {MOST_STATES} states; gate.q='learned' with gate.planner=0 needs no table"
+                        f"{name}: has more than {MOST_STATES} states; gate.q='learned' with gate.planner=0 needs no "
+                        "table of them"
                     )
                 numbers[state] = len(numbers)
                 waiting.append(state)

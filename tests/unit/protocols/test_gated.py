@@ -1,4 +1,4 @@
-"""Plans that have to pass a gate: conversations by hand, what is asked again, what counts, and what learns from what."""
+"""Plans that have to pass a gate: conversations by hand, what is asked again, what counts, what is learned."""
 
 import itertools
 import random
