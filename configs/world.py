@@ -7,6 +7,10 @@ Variants (after a colon, comma-separated):
   philosophers   dining philosophers (the default), agents=N of them, 2 unless given
   kitchen        two cooks, of whom one fetches what the other one cooks
   corridor       one agent walks to the end of a corridor
+  gated          with one of these: every agent is a script that takes the right action with a chance of .4, and an
+                 action of too small an advantage over waiting is asked again (ReAd); no agent learns:
+                 python -m experiments.evaluate --config=configs/world.py:kitchen,gated
+  smoke          with gated: short episodes, two questions at most, and values learned in a moment
 """
 
 from jaxmarl_llm.config import UserError, parse_arg
@@ -14,12 +18,13 @@ from jaxmarl_llm.config.files import experiment
 
 game = experiment("game")
 TURNS = {"corridor": 8, "kitchen": 14, "philosophers": 8}
+STEPS = {"corridor": 15, "kitchen": 20, "philosophers": 15}  # of a gated episode, most
 NAMES = ("first", "second", "third", "fourth", "fifth")
 
 
 def get_config(arg=None):
     """The world named in ``arg``, for tiny models as configs/game.py trains them."""
-    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=2)
+    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=2, gated=False, smoke=False)
     worlds = [name for name in TURNS if options[name]] or ["philosophers"]
     if len(worlds) > 1:
         raise UserError(f"config options {' and '.join(worlds)} exclude each other")
@@ -39,4 +44,21 @@ def get_config(arg=None):
     config.train.group_by = "prompt"  # actions in the same state are compared
     config.train.steps, config.train.lr = 150, 1e-3
     config.eval.samples = 16
+    if options.gated:
+        gated(config)
+    if options.smoke:
+        if not options.gated:
+            raise UserError("config option smoke goes with gated")
+        config.train.turns, config.eval.samples = 4, 2
+        config.gate.update(q="learned", retries=1, episodes=20, updates=20)
     return config
+
+
+def gated(config):
+    """Scripts as agents, which read what all see, and a gate with the exact values of what they do."""
+    config.team.models = ("scripted:planner",) * len(config.team.agents)
+    config.team.mode = "adapters"
+    config.task.share_views = True
+    config.train.protocol, config.train.turns = "gated", STEPS[config.task.source]
+    config.train.group_by, config.train.later_prompts_per_microbatch = "turn", 0
+    config.gate.update(planner=0.4, retries=5)

@@ -42,6 +42,11 @@ def show(report: dict, stream=None) -> None:
     rows = [(name, *_cells(s), *_cells(g)) for name, s, g in pairs]
     headers = ("0..100", f"sampled ({sampled['samples']} each)", "95 %", "greedy", "95 %")
     console.table(rows, headers, title, stream)
+    if "counts" in sampled:
+        pairs = [(name, sampled["counts"][name], greedy["counts"][name]) for name in sampled["counts"]]
+        rows = [(name, *_cells(s, 2), *_cells(g, 2)) for name, s, g in pairs]
+        headers = ("per episode", "sampled", "95 %", "greedy", "95 %")
+        console.table(rows, headers, "\nEpisodes", stream)
     agents = [(agent, sampled["agents"][agent], greedy["agents"][agent]) for agent in sampled["agents"]]
     lengths = [(s["completion_length"], g["completion_length"]) for _, s, g in agents]
     shares = [(f"{s['truncated']:.0%}", f"{g['truncated']:.0%}") for _, s, g in agents]
@@ -67,10 +72,11 @@ def problems_line(report: dict) -> str:
     return f"{report['problems']} {kind}problems, fresh draws"
 
 
-def _cells(ends: dict | None) -> tuple[str, str]:
+def _cells(ends: dict | None, digits: int = 1) -> tuple[str, str]:
     if ends is None or ends["mean"] is None:
         return "", ""
-    return f"{ends['mean']:.1f}", f"{ends['low']:.1f} to {ends['high']:.1f}"
+    mean, low, high = (f"{ends[name]:.{digits}f}" for name in ("mean", "low", "high"))
+    return mean, f"{low} to {high}"
 
 
 def search_run(config, workdir, which, out, split="test") -> None:

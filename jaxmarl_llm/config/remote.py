@@ -10,7 +10,7 @@ SCRIPTED = "scripted:"
 SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
     "scripted:answerer": "reasoning", "scripted:describer": "coding", "scripted:cheap": "reasoning",
-    "scripted:mid": "reasoning", "scripted:dear": "reasoning",
+    "scripted:mid": "reasoning", "scripted:dear": "reasoning", "scripted:planner": "world",
 }  # fmt: skip
 
 

@@ -96,6 +96,9 @@ FIELDS = (
     value("task.remember", False,
           "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
           "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
+    value("task.share_views", False,
+          "Whether every agent in a world reads what all of them see.",
+          Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
     choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
     value("task.eval_source", "",
           "Validation problems, by which the best state is chosen during training; empty: as task.source."),
@@ -272,9 +275,9 @@ def _world(config: ConfigDict) -> list[str]:
         bad.append(
             f"train.turns={c.turns}: {where} has episodes of up to that many steps, allowed is 2 or more"
         )
-    if c.protocol not in ("simultaneous", "pipeline", "discussion") and not is_dotted(c.protocol):
+    if c.protocol not in ("simultaneous", "pipeline", "discussion", "gated") and not is_dotted(c.protocol):
         bad.append(
-            f"train.protocol={c.protocol!r}: {where} allows 'simultaneous', 'pipeline' and 'discussion'"
+            f"train.protocol={c.protocol!r}: {where} allows 'simultaneous', 'pipeline', 'discussion' and 'gated'"
         )
     if c.hand_on != "all":
         bad.append(

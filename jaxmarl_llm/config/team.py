@@ -9,9 +9,9 @@ from jaxmarl_llm.utils.errors import UserError
 
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
-    "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "lessons", "madpo", "malt",
-    "maporl", "memory", "preference", "reward_model", "router", "seconds", "sft", "spent", "step", "sweet", "test",
-    "test_greedy", "train",
+    "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "gate", "lessons", "madpo",
+    "malt", "maporl", "memory", "preference", "reward_model", "router", "seconds", "sft", "spent", "step", "sweet",
+    "test", "test_greedy", "train",
 )  # fmt: skip
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 FIELDS = (
@@ -24,7 +24,8 @@ FIELDS = (
           "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock; "
           "scripted:repeater one that repeats a word of a riddle; scripted:answerer and scripted:describer partners of "
           "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems; "
-          "scripted:cheap, scripted:mid and scripted:dear answer questions of routes."),
+          "scripted:cheap, scripted:mid and scripted:dear answer questions of routes; scripted:planner one "
+          "that takes the right action of a world with the chance gate.planner."),
     value("team.agent", ConfigDict(),
           "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
           "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "

@@ -7,6 +7,7 @@ from jaxmarl_llm.config.options import ConfigDict, is_dotted
 # Protocols in which agents read each other's answers.
 READING = (
     "pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue", "relay", "routed", "planner",
+    "gated",
 )  # fmt: skip
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
@@ -53,6 +54,8 @@ FIELDS = (
             "routed": "one at a time, whom a router chooses, see the section router",
             "planner": "a planner decides by words whether a caller calls a tool, a summarizer answers, or nobody, see "
                        "docs/turns.md",
+            "gated": "in a world: in order, each reads those before it, and actions of too small an advantage are "
+                     "refused, see the section gate",
             "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "

@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import agent_settings, critic, maporl, systems
+from jaxmarl_llm.config import agent_settings, critic, gate, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -167,6 +167,8 @@ def completions(config) -> int:
     if c.protocol == "dialogue":  # at most: dialogues may end early
         return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
     rounds = 2 if c.protocol == "discussion" else 1
+    if gate.of(config):  # at most: few actions are refused so often
+        rounds = 1 + config.gate.retries
     learned = (rounds * answers(config) + remarks(config)) * len(config.team.agents)
     return learned + partner_completions(config) + counterfactual_completions(config)
 

@@ -63,6 +63,7 @@ from jaxmarl_llm.credit.temporal import (
     token_gae,
 )
 from jaxmarl_llm.credit.trees import BACKUPS, backed_up_returns
+from jaxmarl_llm.credit.wait_advantage import joint_advantages, ordered_advantages
 
 __all__ = [
     "BACKUPS",
@@ -89,9 +90,11 @@ __all__ = [
     "group_keys",
     "difference_in_means",
     "influence_returns",
+    "joint_advantages",
     "keys_by",
     "normalise_per_agent",
     "on_host",
+    "ordered_advantages",
     "rank_correlation",
     "rewards_at_end",
     "row_groups",

@@ -12,7 +12,7 @@ from jaxmarl_llm import records, rollout
 from jaxmarl_llm.evaluation import votes
 from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
-from jaxmarl_llm.forest import Joint, SpeakRequest, metrics
+from jaxmarl_llm.forest import Joint, SpeakRequest, episodes, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
@@ -109,6 +109,7 @@ def evaluate(
     tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     batches: list[list[list[tuple]]] = []  # of each the answers by turn, and by item
     tokens_B: list[tuple[int, ...]] = []
+    counts_B: list[tuple[tuple[float, ...], ...]] = []
     for i, (n_real, batch) in enumerate(plan_batches(number, size)):
         forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
         actions = records.joint_actions(step, forest, task, tokenizers)
@@ -116,13 +117,16 @@ def evaluate(
         batches.append([_by_item([actions[j] for j in answers], per_item, n_real) for answers in by_turn])
         tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
         tokens_B += _by_item(tokens, per_item, n_real)
+        if scorer.sequential:
+            numbers = [episodes.counts(forest, episodes.chain_of(forest, j)) for j in by_turn[-1]]
+            counts_B += _by_item(numbers, per_item, n_real)
         progress(len(tokens_B), number)
     turns = max(map(len, batches))
     turns_TB = [[row for batch in batches for row in batch[min(t, len(batch) - 1)]] for t in range(turns)]
     if all(action.total is None for row in turns_TB[-1] for action in row):
         answers = f"{number * per_item} joint answers to {number} problems"
         raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
-    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B, vote)
+    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B, counts_B, vote)
     return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
 
 
@@ -152,6 +156,7 @@ def _evaluation(
     item_ids: Sequence[int],
     turns_TB: list[list],
     tokens_B: list[tuple[int, ...]],
+    counts_B: list[tuple[tuple[float, ...], ...]],
     vote: votes.Vote | None,
     of_item: slice,
 ) -> Evaluation:
@@ -159,11 +164,11 @@ def _evaluation(
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
-    tokens = tuple(row[of_item] for row in tokens_B)
+    tokens, counts = (tuple(row[of_item] for row in rows) for rows in (tokens_B, counts_B))
     voted = votes.scores(task, [task.items[i] for i in item_ids], last, vote) if vote else {}
     answering = dict.fromkeys(agent for row in last for action in row for agent in action.agents)
     return Evaluation(
-        last, tuple(answering), task.normalise, grades, statements, tuple(earlier), tokens, voted
+        last, tuple(answering), task.normalise, grades, statements, tuple(earlier), tokens, voted, counts
     )
 
 

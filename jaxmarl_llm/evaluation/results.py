@@ -21,11 +21,11 @@ def describe(evaluation: scores.Evaluation, ks) -> dict:
     values = evaluation.scores()
     for k in ks if evaluation.tested else ():
         values |= evaluation.pass_scores(k) if k <= samples else {}
-    means = {name: bootstrap.interval(per_item)._asdict() for name, per_item in values.items()}
     return {
         "samples": samples,
         **({"answer_tokens": evaluation.answer_tokens()} if evaluation.tokens_BG else {}),
-        "scores": {name: {key: _number(x) for key, x in ends.items()} for name, ends in means.items()},
+        "scores": _ends(values),
+        **({"counts": _ends(evaluation.counts())} if evaluation.counts_BG else {}),
         "agents": {
             agent: {
                 "completion_length": evaluation.completion_length(agent),
@@ -40,6 +40,12 @@ def describe(evaluation: scores.Evaluation, ks) -> dict:
             for b, row in enumerate(evaluation.actions_BG)
         ],
     }
+
+
+def _ends(values: dict) -> dict:
+    """Means over the items with their intervals, by name."""
+    means = {name: bootstrap.interval(per_item)._asdict() for name, per_item in values.items()}
+    return {name: {key: _number(x) for key, x in ends.items()} for name, ends in means.items()}
 
 
 def _number(value: float) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from jaxmarl_llm.forest import episodes
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
@@ -29,6 +30,7 @@ class Evaluation:
       earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
       tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
       voted: scores of votes, (B,) by name, see `votes.scores`.
+      counts_BG: of a sequential task numbers of each episode, see `forest.episodes.counts`.
     """
 
     actions_BG: tuple[tuple[JointAction, ...], ...]
@@ -39,6 +41,7 @@ class Evaluation:
     earlier_TBG: tuple[tuple[tuple[JointAction, ...], ...], ...] = ()
     tokens_BG: tuple[tuple[int, ...], ...] = ()
     voted: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    counts_BG: tuple[tuple[tuple[float, ...], ...], ...] = ()
 
     @property
     def actions(self) -> list[JointAction]:
@@ -97,6 +100,11 @@ class Evaluation:
     def answer_tokens(self) -> float:
         """Mean of ``tokens_BG``."""
         return float(np.mean(self.tokens_BG))
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Means of ``counts_BG`` over the episodes of each item, (B,) by name; {} of other tasks."""
+        means = [np.mean(np.array(row), axis=0) for row in self.counts_BG]
+        return dict(zip(episodes.NAMES, np.array(means).T, strict=True)) if means else {}
 
     def truncated(self, agent: str) -> float:
         """Share (0..1) of an agent's completions that were cut off at the length limit."""

@@ -6,7 +6,7 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import agent_settings, workload
+from jaxmarl_llm.config import agent_settings, gate, workload
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores, sizes
@@ -14,6 +14,7 @@ from jaxmarl_llm.evaluation.votes import Vote
 from jaxmarl_llm.factory import (
     chat_options,
     experts,
+    gates,
     inputs,
     protocols,
     randomness,
@@ -157,6 +158,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "model_options": config.model_options.to_dict(),
         "executor": isolation,
         "speed": answers.speed(),
+        **({"gate": gates.metrics(config)} if gate.learns(config) else {}),
     }
     return by_mode, about | {mode: results.describe(each, ks) for mode, each in by_mode.items()}
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import experts, weights
-from jaxmarl_llm.config import remote
+from jaxmarl_llm.config import gate, remote
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.experts import Expert, Spent
 from jaxmarl_llm.experts.scripted import Scripted
 from jaxmarl_llm.experts.types import Request
-from jaxmarl_llm.factory import chat_options
+from jaxmarl_llm.factory import chat_options, gates
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.coding.dialogue import Describer
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
@@ -47,7 +47,8 @@ def build(
     for name in dict.fromkeys(remote.agents(config).values()):
         before = Spent(**spent.get(name, {}))
         if name in remote.SCRIPTS:
-            speakers[name] = Scripted(_script(name, items, config.seed), before)
+            script = gates.script(config) if name == gate.PLANNER else _script(name, items, config.seed)
+            speakers[name] = Scripted(script, before)
             continue
         options = expert_options(config, workdir) | {"model": name.removeprefix(remote.EXPERT)}
         speakers[name] = experts.build(**options, spent=before, seed=config.seed)

@@ -4,15 +4,16 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import planner, programs, router, workload
+from jaxmarl_llm.config import gate, planner, programs, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
-from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.factory import gates, randomness
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols import routed as routes
 from jaxmarl_llm.protocols.dialogue import Dialogue
+from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -125,6 +126,9 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
     if c.protocol == "relay":
         agents = tuple(config.team.agents)
         return Relay(task.prompts, samples or c.group, c.turns, feedback, agents=agents, **options)
+    if gate.of(config):
+        options |= {"gate": gates.build(config, task, team), "apart": samples is None}
+        return Gated(task.prompts, samples or c.group, c.turns, feedback, **options)
     return IN_TURNS[c.protocol](task.prompts, samples or c.group, c.turns, feedback, **options)
 
 

@@ -22,6 +22,7 @@ STREAMS = (
     "redraw",
     "easy",
     "router",
+    "gate",
 )
 
 

@@ -153,7 +153,7 @@ def _own_task(config, executor: Executor | None, split: str, expert):
     elif c.kind == "reasoning":
         task = _reasoning(config, source, part)
     elif c.kind == "world":
-        task = worlds.load_task(source, part, tuple(config.team.agents), c.remember)
+        task = worlds.load_task(source, part, tuple(config.team.agents), c.remember, c.share_views)
     elif c.kind in programs.KINDS:
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:

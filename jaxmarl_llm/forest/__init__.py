@@ -9,6 +9,7 @@ from jaxmarl_llm.forest.turns import (
     CALL,
     JOINT_MODES,
     LINE,
+    REFUSED,
     REMARK,
     Forest,
     Joint,
@@ -16,6 +17,7 @@ from jaxmarl_llm.forest.turns import (
     SpeakRequest,
     Turn,
     joint_samples,
+    refused,
 )
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "JOINT_MODES",
     "CALL",
     "LINE",
+    "REFUSED",
     "REMARK",
     "Forest",
     "Joint",
@@ -30,4 +33,5 @@ __all__ = [
     "SpeakRequest",
     "Turn",
     "joint_samples",
+    "refused",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxmarl_llm.utils.errors import UserError
 
 JOINT_MODES = ("aligned", "cross")
-ANSWER, REMARK, CALL = "answer", "remark", "call"  # kinds of turns
+ANSWER, REMARK, CALL, REFUSED = "answer", "remark", "call", "refused"  # kinds of turns
 LINE = "\n"  # of `SpeakRequest.until`
 
 
@@ -74,6 +74,7 @@ class Turn:
     the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
     sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
     ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
+    ``fallback`` is True for an answer that a gate refused and that counts all the same, as none was better.
     """
 
     id: int
@@ -97,6 +98,7 @@ class Turn:
     extra: bool = False
     kind: str = ANSWER
     version: str = ""
+    fallback: bool = False
 
     @property
     def stage(self) -> tuple[int, str]:
@@ -119,6 +121,7 @@ class Node:
       turn: turn index, from 0.
       follows: index of the joint answer before it, or None.
       heard: ids of the turns, G each, that led to sample g without being part of the answer; -1 for none.
+      refused: ids of the turns that a gate refused, among those of ``turns`` and ``heard``, see `refused`.
     """
 
     item: int
@@ -126,6 +129,7 @@ class Node:
     turn: int = 0
     follows: int | None = None
     heard: tuple[tuple[int, ...], ...] = ()
+    refused: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +252,21 @@ class Forest:
         """Every (joint, turn) pair as two int32 arrays: index of the joint, id of a turn it comes from."""
         pairs = [(j, turn) for j, joint in enumerate(self.joints) for turn in (*joint.turns, *joint.heard)]
         return np.array([j for j, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32)
+
+
+def refused(turns: Sequence[Turn], nodes: Sequence[Node]) -> list[Turn]:
+    """Turns by id, with those marked that the gate of some nodes refused.
+
+    One that is part of an answer all the same is a ``fallback``; any other is of the kind `REFUSED`, and ``extra``, so
+    that nobody learns from it.
+    """
+    marked = list(turns)
+    for node in nodes:
+        parts = {i for ids in node.turns.values() for i in ids}
+        for i in node.refused:
+            change = dict(fallback=True) if i in parts else dict(kind=REFUSED, extra=True)
+            marked[i] = dataclasses.replace(marked[i], **change)
+    return marked
 
 
 def joint_samples(mode: str, agents: int, samples: int, extra: int = 0) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmarl_llm.forest import Forest, Joint, Node, Turn
+from jaxmarl_llm.forest import Forest, Joint, Node, Turn, refused
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
@@ -91,6 +91,7 @@ def run(
         state.requests += requests
         state.turns += new_turns
         nodes = protocol.observe(state, new_turns)
+        state.turns = refused(state.turns, nodes)
         stopping.check()
         if nodes:
             texts = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]

@@ -6,9 +6,9 @@ import pathlib
 import time
 from collections.abc import Callable, Sequence
 
-from jaxmarl_llm.config import workload
-from jaxmarl_llm.factory import rollouts, training
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.config import gate, workload
+from jaxmarl_llm.factory import gates, rollouts, training
+from jaxmarl_llm.forest import Forest, episodes
 from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.metrics import read_metrics
 from jaxmarl_llm.rollout import counterfactuals, dynamic_sampling
@@ -83,6 +83,8 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
             metrics |= run.seat.alone(run.learner.learn, credit)
     if drawn:
         metrics |= forest_metrics.reward_metrics(forest, run.task) | forest_metrics.length_metrics(forest)
+        if gate.of(run.config):
+            metrics |= episodes.metrics(forest) | gates.metrics(run.config)
         if run.config.train.redraw:
             signal_P = credit.has_signal(run.learner.learners)
             metrics |= forest_metrics.redraw_metrics(forest, signal_P, run.task)

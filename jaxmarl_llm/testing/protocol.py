@@ -5,7 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm.forest import ANSWER, CALL, REMARK, Joint, Node, SpeakRequest, Turn, joint_samples
+from jaxmarl_llm.forest import (
+    ANSWER,
+    CALL,
+    REFUSED,
+    REMARK,
+    Joint,
+    Node,
+    SpeakRequest,
+    Turn,
+    joint_samples,
+    refused,
+)
 from jaxmarl_llm.protocols import Episode, Protocol
 from jaxmarl_llm.tasks.judgement import judge
 from jaxmarl_llm.testing.rules import call, require, require_messages, text_of
@@ -30,8 +41,8 @@ def check_protocol(
     continues, follows or shows is there already, and about the same item; all requests of a step are for
     equally many samples, and so are those to an agent in one turn; a node holds answers, of one item and
     turn, equally many of each agent; every answer becomes part of a joint answer, no remark does, and every
-    item is answered; it ends; it does not change the episode; the same episode is the same again after
-    another one, so that the protocol keeps nothing to itself.
+    item is answered; what is refused led to an answer or is part of one; it ends; it does not change the
+    episode; the same episode is the same again after another one, so that the protocol keeps nothing to itself.
 
     Args:
       protocol: one that is judged, as a training or an evaluation takes it.
@@ -76,11 +87,15 @@ def _check_end(state: Episode, conversations: int | None) -> None:
             require(len(ends) == conversations, rule, f"{len(ends)} about item {i}")
     sizes: dict[tuple, int] = {}
     for request in state.requests:
-        if request.parent is not None and state.turns[request.parent].kind == CALL:
-            continue  # one goes on after each call
+        if request.parent is not None and _goes_on(state.turns[request.parent]):
+            continue  # one goes on after each call, and after each answer that is refused
         place, size = (request.agent, request.turn, request.kind), request.samples - request.extra
         rule = f"requests to {request.agent} in turn {request.turn} are for equally many samples"
         require(sizes.setdefault(place, size) == size, rule, (sizes[place], size))
+
+
+def _goes_on(turn: Turn) -> bool:
+    return turn.kind in (CALL, REFUSED) or turn.fallback
 
 
 class _Player:
@@ -119,6 +134,7 @@ class _Player:
             unjudged |= {turn.id for turn in new}
             for node in completed:
                 self._check_node(state, node, unjudged)
+            state.turns = refused(state.turns, completed)
             unjudged = set() if completed else unjudged
             per_node = sorted({len(ids) for node in completed for ids in node.turns.values()})
             require(len(per_node) < 2, "all nodes of a step hold equally many samples", per_node)
@@ -209,6 +225,8 @@ class _Player:
         require(len(samples) == 1, "a node holds equally many samples of each agent", node)
         heard = [i for ids in node.heard for i in ids if i >= 0]
         require(not {*heard} & {*every}, "what led to an answer is no part of it", node)
+        led = {*heard, *every} >= {*node.refused}
+        require(led, "turns that are refused are part of an answer, or led to it", node)
         for i in heard:
             _check_there(i, state.turns, node.item, "what led to an answer is an earlier turn")
 

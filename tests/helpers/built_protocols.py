@@ -5,13 +5,16 @@ import scripted_rounds
 from jaxmarl_llm.config import FIELDS, base_config
 from jaxmarl_llm.config.programs import METHODS
 from jaxmarl_llm.factory import protocols
-from jaxmarl_llm.tasks.reasoning import guess
+from jaxmarl_llm.tasks.planned import PlannedTask
+from jaxmarl_llm.tasks.reasoning import guess, tables
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
+from jaxmarl_llm.tasks.worlds.load import load_task
 
 NAMES = FIELDS["train.protocol"].choices
 GAME = GameTask(load_items("games", "all"), ("a", "b"))
+WALK = load_task("corridor", "all", ("a", "b"))
 DIALOGUES = ReasoningTask(guess.load(), ("a",), "last", partner="b")
 PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
@@ -24,7 +27,14 @@ def build(name, options, samples=None):
     for key, value in options.items():
         section, _, field = key.rpartition(".")
         config[section or "train"][field] = value
+    if name == "gated":
+        config.task.update(kind="world", source="corridor")
     task = PROGRAMS if name in METHODS else DIALOGUES if name == "dialogue" else GAME
+    task = WALK if name == "gated" else task
+    if name == "planner":
+        config.team.agents = task_agents = ("planner", "caller", "summarizer")
+        config.tools.functions = tuple(f"{tables.__name__}:{tool}" for tool in ("look_up", "scale"))
+        task = PlannedTask(ReasoningTask(tables.load("test"), ("solver",)), task_agents)
     if name == "relay":  # two agents in each turn
         turns = config.train.turns
         config.team.agents = ("a", "b", *(f"{agent}{turn}" for turn in range(1, turns) for agent in ("a", "b")))

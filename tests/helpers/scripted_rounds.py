@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, Turn
+from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, Turn, refused
 from jaxmarl_llm.protocols import Episode
 from jaxmarl_llm.tasks.judgement import judge
 from jaxmarl_llm.tasks.outcomes import Outcome, ProgramJudgement
@@ -137,6 +137,7 @@ def play(
         state.requests += requests
         state.turns += new
         nodes = protocol.observe(state, new)
+        state.turns = refused(state.turns, nodes)
         joints = [j for n, node in enumerate(nodes, nodes_before) for j in _judge(state, task, node, n)]
         state.joints += joints
         nodes_before += len(nodes)

@@ -1,11 +1,12 @@
 """The calls of the sampler that a config makes, and the batches of its updates, for the jobs of a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.analysis.planning.job import Call
-from jaxmarl_llm.config import agent_settings, programs, workload
+from jaxmarl_llm.config import agent_settings, gate, programs, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.factory.protocols import STEPS
+from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.utils.errors import UserError
 
@@ -41,8 +42,8 @@ def of_turns(
             calls += [Call(partner, n, 1), Call(actor, n, candidates)]
         return tuple(call for call in calls if call.agents)
     samples = [group] + [later or group] * (len(nodes) - 1)
-    if config.train.protocol in STEPS:
-        first, *rest = [_among(step, agents) for step in STEPS[config.train.protocol](config.team.agents)]
+    if (steps := _steps(config)) is not None:
+        first, *rest = [_among(step, agents) for step in steps(config.team.agents)]
         calls = []
         for n, g in zip(nodes, samples, strict=True):
             calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
@@ -63,6 +64,13 @@ def of_training(config, agents, group: int) -> tuple[Call, ...]:
     return of_turns(config, agents, workload.nodes(config), group, later, candidates)
 
 
+def _steps(config) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
+    """Who answers at the same time, of protocols with an order; of a gate as if it refused nothing."""
+    if gate.of(config):
+        return one_by_one if config.gate.mode == "sequential" else None
+    return STEPS.get(config.train.protocol)
+
+
 def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
     """The agents of a step that are of one stack."""
     return tuple(agent for agent in step if agent in agents)
@@ -78,7 +86,7 @@ def of_update(config, agents) -> tuple[Call, ...]:
         if not learners:
             continue
         # The agents of a pipeline answer one after the other in the same turn.
-        number = turn * c.turns // len(calls) if c.protocol in STEPS else turn
+        number = turn * c.turns // len(calls) if _steps(config) is not None else turn
         key = (number, call.prompts, call.samples)
         learners_by_size[key] = learners_by_size.get(key, ()) + learners
     parts = config.train.minibatches

@@ -29,7 +29,9 @@ def load_world(name: str, agents: Sequence[str]) -> World:
     return WORLDS[name](agents) if name in WORLDS else _own(name, tuple(agents))
 
 
-def load_task(source: str, split: str, agents: Sequence[str], remember: bool = False) -> WorldTask:
+def load_task(
+    source: str, split: str, agents: Sequence[str], remember: bool = False, share_views: bool = False
+) -> WorldTask:
     """The task of a world; a slice of its starts may follow the name.
 
     Raises:
@@ -42,7 +44,8 @@ def load_task(source: str, split: str, agents: Sequence[str], remember: bool = F
     names = [start.task_id for start in starts]
     if twice := [one for one in names if names.count(one) > 1]:
         raise UserError(f"{FIELD} {name!r}: two starts have the task_id {twice[0]!r}")
-    return WorldTask(world, sources.of_split(starts, split)[part], remember, f"{FIELD} {name!r}")
+    items = sources.of_split(starts, split)[part]
+    return WorldTask(world, items, remember, f"{FIELD} {name!r}", share_views)
 
 
 def _own(name: str, agents: tuple[str, ...]) -> World:

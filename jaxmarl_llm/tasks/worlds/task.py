@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given
 from jaxmarl_llm.tasks.types import Messages
+from jaxmarl_llm.tasks.worlds import views
 from jaxmarl_llm.tasks.worlds.actions import read_action
 from jaxmarl_llm.tasks.worlds.explore import walk
 from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
@@ -63,6 +64,7 @@ class WorldTask:
       remember: later prompts go on from the agent's earlier ones, so what it reads between turns leaves the rules
         out; False: it stands alone (`protocols.turns.MultiTurn.remember`).
       name: of the world in errors.
+      share_views: every agent reads what all of them see, see `views.shared`.
 
     Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents whose text named a legal
     action: another text counts as ``world.wait``. "return" is the sum of the rewards until then, and 100 for
@@ -79,7 +81,9 @@ class WorldTask:
         items: Sequence[Start] | None = None,
         remember: bool = False,
         name: str = "the world",
+        share_views: bool = False,
     ):
+        self._share = share_views
         self.items = tuple(world.starts() if items is None else items)
         self.agents, self.world, self._remember, self._name = tuple(world.agents), world, remember, name
         check_given(self.items, self.agents)
@@ -100,6 +104,15 @@ class WorldTask:
     def seen(self) -> Seen | None:
         """Prompts of later turns; None where they hold the earlier ones."""
         return None if self._remember else Seen(self)
+
+    def state_after(self, item: Start, history: History) -> State:
+        """The state that a conversation has come to, which may not be over."""
+        return self._state(self._play(item, history)[0])
+
+    def action(self, state: State, agent: str, text: str) -> str:
+        """The legal action that a text is in a state; `world.wait` if it names none."""
+        named = read_action(text, tuple(self.world.legal(state, agent)))
+        return self.world.wait if named is None else named
 
     def judge(
         self, items: Sequence[Start], completions: dict[str, list[str]], histories: Sequence[History]
@@ -141,8 +154,12 @@ class WorldTask:
         return named | others
 
     def _text(self, state: State, agent: str, item: Start, alone: bool) -> str:
-        seen = self._call("show", item, state, agent)
+        seen = self._seen(state, agent, item)
         return f"{self._call('rules', item, agent)}\n\n{seen}" if alone else seen
+
+    def _seen(self, state: State, agent: str, item: Start) -> str:
+        shown = {a: self._call("show", item, state, a) for a in (self.agents if self._share else (agent,))}
+        return views.shared(shown, agent) if self._share else shown[agent]
 
     def _judged(self, place: _Place, texts: Mapping[str, str], before: float) -> Judgement:
         joint, legal = self._actions(place, texts)
@@ -210,7 +227,7 @@ class WorldTask:
 
     def _check_replay(self, item: Start, history: History) -> None:
         """Play a conversation again without what is remembered, and compare."""
-        fresh = WorldTask(self.world, [item], self._remember, self._name)
+        fresh = WorldTask(self.world, [item], self._remember, self._name, self._share)
         place, other = _at(item), _at(item)
         for texts in history:
             place, other = (

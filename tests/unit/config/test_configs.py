@@ -61,7 +61,7 @@ def test_bad_options(text, message):
 
 @pytest.mark.parametrize("path, meant", [
     ("train.stepz", "train.steps"), ("train.seed", "seed"),
-    ("lr", "critic.lr or router.lr or train.lr or warm_up.lr"),
+    ("lr", "critic.lr or gate.lr or router.lr or train.lr or warm_up.lr"),
     ("eval.stes", "train.steps or warm_up.steps"), ("train.normalize", "train.normalise"),
     ("task.soruce", "task.source"),
 ])  # fmt: skip
@@ -183,6 +183,11 @@ SWEET = DIALOGUE | {"train.system": "sweet"}
 ROUTED = {
     "task.kind": "reasoning", "train.system": "der", "train.protocol": "routed", "train.joint_mode": "aligned",
 }  # fmt: skip
+GATED = {
+    "task.kind": "world", "task.source": "kitchen", "train.protocol": "gated", "train.turns": 2,
+    "train.joint_mode": "aligned",
+}  # fmt: skip
+LEARNED = GATED | {"gate.q": "learned"}
 FIXED, CASCADE = ({"router.kind": "fixed", "router.agent": "aux"}, {"router.kind": "cascade", "train.turns": 2})
 # What makes a choice one that is read.
 READ_WITH = {
@@ -200,6 +205,7 @@ READ_WITH = {
     },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
     "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
+    **{f"gate.{name}": LEARNED if name in ("episodes", "encoder") else GATED for name in base_config().gate},
     "router.kind": ROUTED, "router.confidence": ROUTED | CASCADE, "tools.calls": {"tools.functions": ("my.tool",)},
     "maporl.gae_lambda": VALUED, "maporl.kl_reward": VALUED, "train.epochs": {"train.clip": 0.2},
     "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
@@ -257,6 +263,8 @@ def test_choices(path):
             config.team.agents = ("aux", "b", "main") if path == "router.kind" else config.team.agents
         if value == "planner":
             config.team.agents, config.tools.functions = ("a", "b", "c"), ("my.tool",)
+        if value == "gated":
+            config.update_from_flattened_dict(GATED)
         if value in ("leader", "review", "teams", "retrieve"):
             config.team.agents, config.task.kind = ("a", "b", "c", "d"), "reasoning"
         config.train.counterfactual = "nothing" if value == "ccpo" else config.train.counterfactual
@@ -522,6 +530,10 @@ UNREAD = {
     "train.group_by": ("prompt", {"train.turns": 2}),
     "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),
     "task.remember": (True, {"task.kind": "world", "train.turns": 2}),
+    "task.share_views": (True, {"task.kind": "world", "train.turns": 2}),
+    "gate.eps": (0.1, GATED), "gate.retries": (3, GATED), "gate.mode": ("joint", GATED), "gate.q": ("permuted", GATED),
+    "gate.discount": (0.5, GATED), "gate.planner": (0.5, GATED), "gate.waits": (0.5, GATED),
+    "gate.episodes": (10, LEARNED), "gate.encoder": ("policy", LEARNED),
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
     "maporl.value_model": (True, MAPORL),

@@ -25,7 +25,7 @@ def test_what_is_allowed(fields):
 
 @pytest.mark.parametrize("fields, message", [
     ({"train.turns": 1, "train.later_samples": 0}, "train.turns=1: task.kind='world' has episodes of up to that many"),
-    ({"train.protocol": "leader"}, "train.protocol='leader': task.kind='world' allows 'simultaneous', 'pipeline' and"),
+    ({"train.protocol": "leader"}, "train.protocol='leader': task.kind='world' allows 'simultaneous', 'pipeline', "),
     ({"train.hand_on": "best", "train.later_samples": 0}, "train.hand_on='best': what follows an action in"),
     ({"train.counterfactual": "reference"}, "train.counterfactual='reference': task.kind='world' has other prompts"),
     ({"task.reward": "my.reward"}, "task.reward='my.reward': task.kind='world' has its own rewards"),
@@ -37,13 +37,16 @@ def test_what_is_refused(fields, message):
         validate(config(fields))
 
 
-@pytest.mark.parametrize("arg", [None, "philosophers,agents=5", "kitchen", "corridor"])
+@pytest.mark.parametrize("arg", [
+    None, "philosophers,agents=5", "kitchen", "corridor", "kitchen,gated", "corridor,gated", "gated,smoke",
+])  # fmt: skip
 def test_the_config_file(arg):
     validate(world.get_config(arg))
 
 
 @pytest.mark.parametrize("arg, message", [
     ("kitchen,corridor", "config options corridor and kitchen exclude each other"),
+    ("kitchen,smoke", "config option smoke goes with gated"),
     ("agents=9", "config option agents=9: allowed is 2 to 5"),
 ])  # fmt: skip
 def test_options_that_cannot_be(arg, message):

@@ -17,11 +17,13 @@ MORE = {
     "discussion": [dict(turns=2, hand_on="random")],
     "leader": [dict(turns=3, later_samples=1)],
     "dialogue": [{"turns": 3, "system": "sweet", "sweet.candidates": 3}],
+    "gated": [{"turns": 3, "gate.mode": "joint", "gate.retries": 2},
+              {"turns": 2, "later_samples": 1, "gate.q": "permuted"}],
     "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],
 }
-ONE_TURN = ("tree", "retrieve")
+ONE_TURN = ("tree", "retrieve", "planner")
 CASES = [
     (name, options, samples)
     for name in NAMES

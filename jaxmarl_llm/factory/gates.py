@@ -1,0 +1,123 @@
+"""From a config to the gate of train.protocol=gated, with values that are computed or learned once in a process."""
+
+import collections
+import random
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from jaxmarl_llm.config import gate as gate_fields
+from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.protocols.gate import Gate, Values
+from jaxmarl_llm.protocols.lessons import relevance
+from jaxmarl_llm.systems.critics.action_values import ActionValues
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.worlds import load as worlds
+from jaxmarl_llm.tasks.worlds import planner, tabular
+from jaxmarl_llm.tasks.worlds.tabular import Joint, Table
+from jaxmarl_llm.tasks.worlds.task import WorldTask
+from jaxmarl_llm.tasks.worlds.types import State
+from jaxmarl_llm.team import Team
+
+KEPT = 8  # tables and values of as many configs are kept
+_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+
+
+def build(config, task: WorldTask, team: Team | None) -> Gate:
+    """The gate of a config; the values of its world are those of an earlier call with the same settings."""
+    own, values = config.gate, values_of(config, team)
+    learned = values if isinstance(values, ActionValues) else None
+    options: dict[str, Any] = dict(eps=own.eps, retries=own.retries, joint=own.mode == "joint")
+    if own.q == "permuted":
+        options["elsewhere"] = elsewhere(table_of(config), config.seed)
+    if learned:
+        options["note"] = learned.note
+    return Gate(task, values, own.discount, **options)
+
+
+def values_of(config, team: Team | None = None) -> Values:
+    """Q of ``gate.q``: of the planner of the config, which waits in between."""
+    own = config.gate
+    if own.q == "learned":
+        settings = (own.episodes, own.encoder, own.hidden, own.lr, own.updates, config.seed)
+        return _once(("learned", *_planner(config), *settings), lambda: _learned(config, team))
+    return _once(("exact", *_planner(config)), lambda: _exact(config))
+
+
+def table_of(config) -> Table:
+    """All states of the world of a config."""
+    source, agents = sources.parse(config.task.source)[0], tuple(config.team.agents)
+    made = lambda: tabular.explore(worlds.load_world(source, agents), f"task.source={source!r}")  # noqa: E731
+    return _once(("table", source, agents), made)
+
+
+def right_of(config) -> list[Joint]:
+    """The right joint action of each state of that table."""
+    key = ("right", sources.parse(config.task.source)[0], tuple(config.team.agents), config.gate.discount)
+    return _once(key, lambda: tabular.right_actions(table_of(config), config.gate.discount))
+
+
+def script(config) -> planner.Planner:
+    """What speaks for agents named scripted:planner."""
+    return planner.Planner(table_of(config), right_of(config), config.gate.planner, config.seed)
+
+
+def metrics(config) -> dict[str, float]:
+    """What is known of learned values: of their fit, and of the actions in question so far; {} of others."""
+    values = values_of(config) if gate_fields.learns(config) else None
+    if not isinstance(values, ActionValues):
+        return {}
+    return {f"gate/{name}": value for name, value in {**values.metrics, "seen": values.seen()}.items()}
+
+
+def elsewhere(table: Table, seed: int) -> Callable[[Hashable], tuple[State, Joint]]:
+    """Another state and joint action for every question, at random.
+
+    They are drawn anew for each: with a fixed exchange of values some actions would never pass, so that agents would
+    do worse than without a gate, where a gate that knows nothing should change nothing.
+    """
+    states = list(table.states)
+
+    def draw(question: Hashable) -> tuple[State, Joint]:
+        chance = random.Random(repr((seed, question)))
+        number = chance.randrange(len(states))
+        return states[number], chance.choice(list(table.joints[number]))
+
+    return draw
+
+
+def _planner(config) -> tuple:
+    """What the policy depends on whose values are wanted."""
+    own = config.gate
+    source, agents = sources.parse(config.task.source)[0], tuple(config.team.agents)
+    return source, agents, own.discount, own.planner, own.waits
+
+
+def _exact(config) -> Values:
+    table, own = table_of(config), config.gate
+    chances_X = tabular.planner_chances(table, right_of(config), own.planner, own.waits)
+    q_X = tabular.policy_values(table, chances_X, own.discount)
+    return lambda state, joint: float(q_X[table.pair(state, joint)])
+
+
+def _learned(config, team: Team | None) -> ActionValues:
+    own = config.gate
+    world = worlds.load_world(sources.parse(config.task.source)[0], tuple(config.team.agents))
+    right = None
+    if own.planner > 0:
+        table, best = table_of(config), right_of(config)
+        right = lambda state: best[table.states[state]]  # noqa: E731
+    settings = (own.planner, own.waits, own.discount, own.episodes, config.seed)
+    rows = planner.episodes(world, right, *settings)
+    encode = relevance.encoder(own.encoder, team, "gate.encoder")
+    sizes = dict(hidden=own.hidden, lr=own.lr, updates=own.updates)
+    return ActionValues(world, encode, rows, randomness.stream(config, "gate"), **sizes)
+
+
+def _once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What was made for this key before, or now."""
+    if key not in _kept:
+        _kept[key] = make()
+    _kept.move_to_end(key)
+    while len(_kept) > KEPT:
+        _kept.popitem(last=False)
+    return _kept[key]

@@ -1,0 +1,167 @@
+"""The gate of ReAd (arXiv 2405.14314): an action passes if its advantage over waiting is large enough.
+
+The gate reads values of joint actions, Q, in which agents that have not acted yet wait; where they come from (exact, or
+learned) is not its business.
+"""
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+from typing import Protocol as Interface
+
+from jaxmarl_llm import credit
+from jaxmarl_llm.protocols.types import item_name
+from jaxmarl_llm.tasks.judgement import History
+from jaxmarl_llm.tasks.worlds import World
+from jaxmarl_llm.tasks.worlds.types import State
+
+TIE = 1e-6  # advantages closer than this are equal: they are differences of float32 numbers
+KEPT = 1 << 16  # plans, and advantages, that are not computed again
+Joint = tuple[str, ...]
+Values = Callable[[State, Joint], float]
+Texts = tuple[tuple[str, str], ...]  # (agent, text)
+
+
+class InAWorld(Interface):
+    """What a gate needs of a task, see `tasks.worlds.task.WorldTask`."""
+
+    world: World
+
+    def state_after(self, item: Any, history: History) -> State:
+        """The state that a conversation has come to."""
+
+    def action(self, state: State, agent: str, text: str) -> str:
+        """The legal action that a text is."""
+
+
+class Attempt(NamedTuple):
+    """What one agent, or all at once, wrote; ``ids`` are of the turns, in the order of the texts."""
+
+    ids: tuple[int, ...]
+    texts: Texts
+
+
+class Try(NamedTuple):
+    """An attempt that was refused, with the actions that it named and their advantage."""
+
+    attempt: Attempt
+    actions: Joint
+    advantage: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How far the joint action of a step has come.
+
+    Attributes:
+      place: the state.
+      actions: of the agents that have acted, in order.
+      counted: ids of their turns.
+      refused: ids of the turns that were refused before these, and of those of them that count all the same.
+      tries: what was refused since.
+    """
+
+    place: State
+    actions: Joint = ()
+    counted: tuple[int, ...] = ()
+    refused: tuple[int, ...] = ()
+    tries: tuple[Try, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """Decides which actions are refused.
+
+    Attributes:
+      task: reads actions in texts, and knows the state.
+      values: Q of joint actions of all agents, in the order of ``task.world.agents``.
+      discount: gamma of these values.
+      eps: an action passes if its advantage is greater; in units of the return.
+      retries: how often a refused action is asked again; after that the best one counts.
+      joint: the agents plan together, and their joint action passes or not; False: one after the other.
+      elsewhere: question -> another state and joint action that is judged in its place, for a control; None: none is.
+      note: is called with every state and joint action that is in question.
+    """
+
+    task: InAWorld
+    values: Values
+    discount: float
+    eps: float = 0.0
+    retries: int = 10
+    joint: bool = False
+    elsewhere: Callable[[Hashable], tuple[State, Joint]] | None = None
+    note: Callable[[State, Joint], object] = lambda state, joint: None
+    # What these methods gave before: pure functions of their arguments, which a protocol asks for again and again.
+    _advantages: dict[Hashable, float] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    _plans: dict[Hashable, Plan] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+
+    def plan(self, item: Any, history: tuple[Texts, ...], attempts: tuple[Attempt, ...]) -> Plan:
+        """The plan of a step after some attempts, the first one first; ``history`` are the joint answers before."""
+        key = item_name(item), history, attempts
+        if key in self._plans:
+            return self._plans[key]
+        if attempts:
+            plan = self._after(self.plan(item, history, attempts[:-1]), attempts[-1], item_name(item))
+        else:
+            plan = Plan(self.task.state_after(item, tuple(dict(texts) for texts in history)))
+        return _keep(self._plans, key, plan)
+
+    def advantage(self, state: State, before: Joint, own: Joint, question: Hashable = None) -> float:
+        """The advantage of the actions ``own`` after those of the agents before, while all others wait.
+
+        Of one agent it is `credit.ordered_advantages`, of all at once `credit.joint_advantages`. ``question`` tells
+        questions apart, see ``elsewhere``.
+        """
+        self.note(state, self._filled((*before, *own)))
+        if self.elsewhere is not None:
+            state, other = self.elsewhere(question)
+            before, own = other[: len(before)], other[len(before) : len(before) + len(own)]
+        key = repr(state), before, own
+        if key in self._advantages:
+            return self._advantages[key]
+        return _keep(self._advantages, key, self._advantage(state, before, own))
+
+    def passes(self, state: State, agents: tuple[str, ...], advantage: float) -> bool:
+        """Whether actions of these agents pass: by their advantage, or because they may do nothing but wait."""
+        choices = [len(self.task.world.legal(state, agent)) for agent in agents]
+        return max(choices) == 1 or advantage > self.eps + TIE
+
+    def _after(self, plan: Plan, attempt: Attempt, name: str) -> Plan:
+        """A plan after one more attempt."""
+        own = tuple(self.task.action(plan.place, agent, text) for agent, text in attempt.texts)
+        advantage = self.advantage(plan.place, plan.actions, own, (name, attempt.ids, own))
+        tries = (*plan.tries, Try(attempt, own, advantage))
+        passed = self.passes(plan.place, tuple(agent for agent, _ in attempt.texts), advantage)
+        if not passed and len(tries) <= self.retries:
+            return dataclasses.replace(plan, tries=tries)
+        best = tries[-1] if passed else max(tries, key=lambda one: one.advantage)  # of equal ones the first
+        refused = [i for one in (tries[:-1] if passed else tries) for i in one.attempt.ids]
+        return Plan(
+            plan.place,
+            (*plan.actions, *best.actions),
+            (*plan.counted, *best.attempt.ids),
+            (*plan.refused, *refused),
+        )
+
+    def _advantage(self, state: State, before: Joint, own: Joint) -> float:
+        wait = [self.values(state, self._filled(()))]
+        if self.joint:
+            q_X = [self.values(state, own)]
+            return float(credit.on_host(credit.joint_advantages, q_X, wait, discount=self.discount)[0])
+        chosen = (*before, *own)
+        q_1N = [[self.values(state, self._filled(chosen[: n + 1])) for n in range(len(chosen))]]
+        ordered = credit.on_host(credit.ordered_advantages, q_1N, wait, discount=self.discount)
+        return float(ordered[0, len(chosen) - 1])
+
+    def _filled(self, joint: Joint) -> Joint:
+        """A joint action of the first agents, with WAIT for the others."""
+        world = self.task.world
+        return (*joint, *(world.wait,) * (len(world.agents) - len(joint)))
+
+
+def _keep(known: dict, key: Hashable, value):
+    """Add a value to those that are known, and give it back; when there are too many, begin anew."""
+    if len(known) >= KEPT:
+        known.clear()
+    known[key] = value
+    return value

@@ -1,0 +1,96 @@
+"""A planner of known skill for small worlds: it takes the right action with some chance, else any legal one.
+
+As a script it speaks as an agent of a team (`experts.scripted.Scripted`); as a policy its episodes are the data from
+which values of actions are learned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxmarl_llm.tasks.worlds import views
+from jaxmarl_llm.tasks.worlds.tabular import Joint, Table
+from jaxmarl_llm.tasks.worlds.types import State, World
+
+LEFT_OUT = 0.01  # what is earned later than counts this much is left out of returns
+
+
+class Planner:
+    """A script that writes actions in a world whose agents read what all see (`views.shared`).
+
+    Of states that look alike to all agents the first one counts.
+
+    Args:
+      table: of the world.
+      right: the right joint action of each state, by its number.
+      share: chance of the right action.
+      seed: of any legal one, which otherwise depends on the request and the number of the draw alone.
+    """
+
+    def __init__(self, table: Table, right: Sequence[Joint], share: float, seed: int = 0):
+        self._world, self._share, self._seed = table.world, share, seed
+        self._known: dict[str, tuple[State, Joint]] = {}
+        for state, number in table.states.items():
+            self._known.setdefault(views.of_state(table.world, state), (state, right[number]))
+
+    def __call__(self, request: Any, draw: int) -> str:
+        """An action of the agent whose prompt is the last message of a request."""
+        text, agents = request.messages[-1]["content"], self._world.agents
+        seen, agent = views.read(text, agents[0]) or ("", "")
+        if seen not in self._known:
+            return self._world.wait
+        state, right = self._known[seen]
+        what = repr((self._seed, text, "" if request.temperature == 0 else request.stream, draw))
+        chance = random.Random(hashlib.sha256(what.encode()).digest())
+        if chance.random() < self._share:
+            return right[agents.index(agent)]
+        return chance.choice(list(self._world.legal(state, agent)))
+
+
+def episodes(
+    world: World,
+    right: Callable[[State], Joint] | None,
+    share: float,
+    waits: float,
+    discount: float,
+    number: int,
+    seed: int = 0,
+) -> list[tuple[State, Joint, float]]:
+    """States, joint actions and discounted returns of episodes of a planner; the starts in turn.
+
+    Each agent decides by itself, and after that waits with the chance ``waits``, so that values of actions beside
+    which others wait are among the data. Episodes that do not end are cut off, and left out of the data is what comes
+    so late in them that more than `LEFT_OUT` of a reward after the end could be missing.
+
+    Args:
+      right: state -> the right joint action, taken by each agent with the chance ``share``; None: nobody knows it.
+      number: of episodes.
+    """
+    chance, starts = random.Random(f"episodes {seed}"), list(world.starts())
+    far = max(math.ceil(math.log(LEFT_OUT) / math.log(discount)), 1)
+    rows = []
+    for n in range(number):
+        state, steps, done = world.reset(starts[n % len(starts)]), list[tuple[State, Joint, float]](), False
+        while not done and len(steps) < 2 * far:
+            best = right(state) if right else None
+            joint = tuple(
+                world.wait
+                if chance.random() < waits
+                else best[i]
+                if best and chance.random() < share
+                else chance.choice(list(world.legal(state, agent)))
+                for i, agent in enumerate(world.agents)
+            )
+            step = world.step(state, dict(zip(world.agents, joint, strict=True)))
+            steps.append((state, joint, float(step.reward)))
+            state, done = step.state, step.done
+        later, own = 0.0, []
+        for place, joint, reward in reversed(steps):
+            later = reward + discount * later
+            own.append((place, joint, later))
+        rows += own[::-1] if done else own[::-1][: len(steps) - far]
+    return rows

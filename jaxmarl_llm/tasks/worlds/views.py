@@ -1,0 +1,43 @@
+"""What all agents of a world see, as one text, for agents that tell each other everything, and for scripts."""
+
+import re
+from collections.abc import Mapping
+
+from jaxmarl_llm.tasks.worlds.types import State, World
+
+_WHO = re.compile(r"^You are (\S+)\.$", re.MULTILINE)
+
+
+def joined(shown: Mapping[str, str]) -> str:
+    """What each agent sees, by name, as a text."""
+    return "\n".join(f"{agent} sees: {text}" for agent, text in shown.items())
+
+
+def shared(shown: Mapping[str, str], agent: str) -> str:
+    """The same for one of them, with its own name.
+
+    >>> shared({"a": "A door.", "b": "A key."}, "b")
+    'a sees: A door.\\nb sees: A key.\\nYou are b.'
+    """
+    return f"{joined(shown)}\nYou are {agent}."
+
+
+def of_state(world: World, state: State) -> str:
+    """What all agents see of a state; what an agent that sees everything could tell it by."""
+    return joined({agent: world.show(state, agent) for agent in world.agents})
+
+
+def read(text: str, first: str) -> tuple[str, str] | None:
+    """What all agents see, and whose prompt it is, of the last `shared` text in a prompt; None if there is none.
+
+    ``first`` is the first agent's name.
+
+    >>> read("Rules.\\n\\na sees: A door.\\nb sees: A key.\\nYou are b.\\n\\nRefused: wait.", "a")
+    ('a sees: A door.\\nb sees: A key.', 'b')
+    """
+    named = list(_WHO.finditer(text))
+    if not named:
+        return None
+    before = text[: named[-1].start() - 1]
+    begin = before.rfind(f"{first} sees: ")
+    return (before[begin:], named[-1].group(1)) if begin >= 0 else None
