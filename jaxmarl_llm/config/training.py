@@ -16,6 +16,7 @@ READING = (
     "dialogue",
     "relay",
     "routed",
+    "advice",
 )
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
@@ -62,6 +63,7 @@ FIELDS = (
             "routed": "one at a time, whom a router chooses, see the section router",
             "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
+            "advice": "the first agent advises the second one, who acts for advice.every turns; then it advises again",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
                         "answers",
             **dict.fromkeys(programs.METHODS, "")}, dotted=True),

@@ -1,6 +1,7 @@
 """Every protocol of the package by its name, with a task that it can be played on."""
 
 import scripted_rounds
+from worlds import Counting
 
 from jaxmarl_llm.config import FIELDS, base_config
 from jaxmarl_llm.config.programs import METHODS
@@ -9,10 +10,12 @@ from jaxmarl_llm.tasks.reasoning import guess
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
+from jaxmarl_llm.tasks.worlds.task import WorldTask
 
 NAMES = FIELDS["train.protocol"].choices
 GAME = GameTask(load_items("games", "all"), ("a", "b"))
 DIALOGUES = ReasoningTask(guess.load(), ("a",), "last", partner="b")
+WORLD = WorldTask(Counting(("a", "b"), goal=100))
 PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
 
@@ -24,7 +27,8 @@ def build(name, options, samples=None):
     for key, value in options.items():
         section, _, field = key.rpartition(".")
         config[section or "train"][field] = value
-    task = PROGRAMS if name in METHODS else DIALOGUES if name == "dialogue" else GAME
+    task = PROGRAMS if name in METHODS else {"dialogue": DIALOGUES, "advice": WORLD}.get(name, GAME)
+    config.train.later_samples = 1 if name == "advice" else config.train.later_samples
     if name == "relay":  # two agents in each turn
         turns = config.train.turns
         config.team.agents = ("a", "b", *(f"{agent}{turn}" for turn in range(1, turns) for agent in ("a", "b")))

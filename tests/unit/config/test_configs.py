@@ -184,6 +184,10 @@ ROUTED = {
     "task.kind": "reasoning", "train.system": "der", "train.protocol": "routed", "train.joint_mode": "aligned",
 }  # fmt: skip
 FIXED, CASCADE = ({"router.kind": "fixed", "router.agent": "aux"}, {"router.kind": "cascade", "train.turns": 2})
+ADVICE = {
+    "task.kind": "world", "task.source": "ball", "train.protocol": "advice", "train.turns": 4, "train.later_samples": 1,
+    "train.joint_mode": "aligned",
+}  # fmt: skip
 # What makes a choice one that is read.
 READ_WITH = {
     "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2}, "train.group_by": {"train.turns": 2},
@@ -199,7 +203,7 @@ READ_WITH = {
         "train.turns": 2, "train.later_samples": 1, "train.joint_mode": "aligned",
     },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
-    "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
+    "advice.every": ADVICE, "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
     "router.kind": ROUTED, "router.confidence": ROUTED | CASCADE, "tools.calls": {"tools.functions": ("my.tool",)},
     "maporl.gae_lambda": VALUED, "maporl.kl_reward": VALUED, "train.epochs": {"train.clip": 0.2},
     "preference.selection": {"train.system": "madpo_iter"}, "preference.nll": {"train.system": "dpo"},
@@ -516,6 +520,8 @@ UNREAD = {
     "router.encoder": ("policy", ROUTED),
     "router.discount": (0.5, ROUTED),
     "router.gae_lambda": (0.5, ROUTED),
+    "advice.every": (3, ADVICE),
+    "advice.shuffled": (True, ADVICE),
     "train.group_by": ("prompt", {"train.turns": 2}),
     "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),
     "task.remember": (True, {"task.kind": "world", "train.turns": 2}),

@@ -25,7 +25,7 @@ def test_what_is_allowed(fields):
 
 @pytest.mark.parametrize("fields, message", [
     ({"train.turns": 1, "train.later_samples": 0}, "train.turns=1: task.kind='world' has episodes of up to that many"),
-    ({"train.protocol": "leader"}, "train.protocol='leader': task.kind='world' allows 'simultaneous', 'pipeline' and"),
+    ({"train.protocol": "leader"}, "train.protocol='leader': task.kind='world' allows 'simultaneous', 'pipeline', "),
     ({"train.hand_on": "best", "train.later_samples": 0}, "train.hand_on='best': what follows an action in"),
     ({"train.counterfactual": "reference"}, "train.counterfactual='reference': task.kind='world' has other prompts"),
     ({"task.reward": "my.reward"}, "task.reward='my.reward': task.kind='world' has its own rewards"),

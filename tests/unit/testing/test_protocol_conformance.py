@@ -17,6 +17,7 @@ MORE = {
     "discussion": [dict(turns=2, hand_on="random")],
     "leader": [dict(turns=3, later_samples=1)],
     "dialogue": [{"turns": 3, "system": "sweet", "sweet.candidates": 3}],
+    "advice": [{"turns": 5, "advice.every": 3}, {"turns": 3, "advice.shuffled": True}],
     "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],
