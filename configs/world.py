@@ -52,7 +52,9 @@ def advised(config, alone: bool):
     """An adviser and an actor, or the actor alone, who learn on some starts and are tested on others."""
     config.team.agents = ("actor",) if alone else ("adviser", "actor")
     config.task.train_split, config.task.eval_split, config.task.test_split = "train", "validation", "test"
-    config.train.prompts = config.train.prompts_per_microbatch = 12
-    config.train.group = 16
+    config.train.prompts = config.train.prompts_per_microbatch = 8
+    config.train.group, config.train.later_prompts_per_microbatch = 16, 128
+    config.train.lr = 3e-3
+    config.train.group_by = "turn"  # few episodes come to the same state
     if not alone:
         config.train.protocol, config.train.system, config.train.counterfactual = "advice", "mutual", "solo"
