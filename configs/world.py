@@ -54,7 +54,7 @@ def advised(config, alone: bool):
     config.task.train_split, config.task.eval_split, config.task.test_split = "train", "validation", "test"
     config.train.prompts = config.train.prompts_per_microbatch = 8
     config.train.group, config.train.later_prompts_per_microbatch = 16, 128
-    config.train.lr, config.train.entropy_coef = 3e-3, 0.02  # without it the adviser falls silent while nobody follows it
+    config.train.lr = 3e-3
     config.train.group_by = "turn"  # few episodes come to the same state
     if not alone:
         config.train.protocol, config.train.system, config.train.counterfactual = "advice", "mutual", "solo"

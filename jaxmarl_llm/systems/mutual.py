@@ -26,7 +26,10 @@ from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.utils.errors import UserError
 
 
-def assign(forest: Forest, config: CreditConfig = CreditConfig()) -> Credit:
+PLAIN = CreditConfig()
+
+
+def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
     """Credit of actor and adviser, by the equation above; UserError where nothing was played without the adviser.
 
     ``extra_metrics``: ``<adviser>/difference``, the mean of D over the first advice of all episodes, in units of the

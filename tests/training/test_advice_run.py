@@ -54,7 +54,8 @@ def test_a_run_goes_on_and_its_transcripts_earn_the_same(tmp_path, monkeypatch):
                 before.insert(0, {"actor": actions[at].agents["actor"].completion})
                 at = actions[at].follows
             (again,) = task.judge([items[action.item]], texts, [before])
-            assert (again.total, again.done) == (action.total, action.done) == (forest.joints[j].total, forest.joints[j].done)
+            judged = forest.joints[j].total, forest.joints[j].done
+            assert (again.total, again.done) == (action.total, action.done) == judged
         # The episodes without advice begin at the same starts, and their cost is counted.
         assert forest.alone.items == forest.items
         assert {turn.agent for turn in forest.alone.turns} == {"actor"}

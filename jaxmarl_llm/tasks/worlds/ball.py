@@ -41,7 +41,9 @@ class Ball:
     def __init__(self, agents: Sequence[str]):
         self.agents = tuple(agents)
         if not 1 <= len(self.agents) <= 2:
-            raise UserError(f"ball: agents is {self.agents!r}; allowed are an actor, or an adviser and an actor")
+            raise UserError(
+                f"ball: agents is {self.agents!r}; allowed are an actor, or an adviser and an actor"
+            )
         self.advisers = self.agents[:-1]
 
     def starts(self) -> list[Start]:
@@ -97,8 +99,7 @@ def distance(one: Cell, other: Cell) -> int:
 class Guide:
     """A script in place of the adviser, for `experts.scripted.Scripted`: the first step of a shortest way to the ball, the longer direction first.
 
-    So one word may be followed for two steps: where none of both directions is longer than one cell, the actor sees the
-    ball itself.
+    So one word may be followed for two steps: where no direction is longer than one cell, the actor sees the ball.
     """
 
     def __call__(self, request: Any, draw: int) -> str:

@@ -65,8 +65,8 @@ class WorldTask:
       name: of the world in errors.
 
     Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents that act (all but
-    ``world.advisers``) whose text named a legal action: another text, or none, counts as ``world.wait``. "return" is the sum of the rewards until then, and 100 for
-    ``world.best``.
+    ``world.advisers``) whose text named a legal action: another text, or none, counts as ``world.wait``. "return" is
+    the sum of the rewards until then, and 100 for ``world.best``.
     """
 
     sequential = True

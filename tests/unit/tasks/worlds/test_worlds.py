@@ -20,7 +20,10 @@ from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_task
 from jaxmarl_llm.weights import word_model
 
-TEAMS = {"ball": ("adviser", "actor"), "corridor": ("walker",), "kitchen": ("first", "second"), "philosophers": ("a", "b", "c")}
+TEAMS = {
+    "ball": ("adviser", "actor"), "corridor": ("walker",), "kitchen": ("first", "second"),
+    "philosophers": ("a", "b", "c"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WORLDS)
