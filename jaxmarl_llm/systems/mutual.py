@@ -25,7 +25,6 @@ from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.utils.errors import UserError
 
-
 PLAIN = CreditConfig()
 
 

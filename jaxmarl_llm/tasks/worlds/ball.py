@@ -97,8 +97,9 @@ def distance(one: Cell, other: Cell) -> int:
 
 
 class Guide:
-    """A script in place of the adviser, for `experts.scripted.Scripted`: the first step of a shortest way to the ball, the longer direction first.
+    """A script in place of the adviser, for `experts.scripted.Scripted`.
 
+    It says the first step of a shortest way to the ball, the longer direction first.
     So one word may be followed for two steps: where no direction is longer than one cell, the actor sees the ball.
     """
 
