@@ -256,6 +256,9 @@ def test_choices(path):
             config.task.kind = "reasoning"
         if value in ("relay", "world"):
             config.train.turns = 2
+        if value in ("advice", "mutual"):
+            pairs = {"train.system": "mutual", "train.counterfactual": "solo"} if value == "mutual" else {}
+            config.update_from_flattened_dict(ADVICE | pairs)
         if value in ("routed", "der", "fixed", "cascade"):
             config.update_from_flattened_dict(ROUTED)
             config.train.turns, config.router.agent = 2, "aux" if value == "fixed" else ""
