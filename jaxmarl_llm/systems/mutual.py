@@ -40,10 +40,12 @@ def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
         )
     returns_R = magrpo.returns(forest, config)
     advice = [turn for turn in forest.turns if turn.kind == REMARK]
-    returns_R[[turn.id for turn in advice]] -= paired_returns(forest, config)
+    if advice:
+        returns_R[[turn.id for turn in advice]] -= paired_returns(forest, config)
     first = [returns_R[turn.id] for turn in advice if turn.follows is None]
     credit = magrpo.compare(forest, returns_R, magrpo.groups(forest, config.group_by), config)
-    return dataclasses.replace(credit, extra_metrics={f"{advice[0].agent}/difference": float(np.mean(first))})
+    metrics = {f"{advice[0].agent}/difference": float(np.mean(first))} if first else {}
+    return dataclasses.replace(credit, extra_metrics=metrics)
 
 
 def paired_returns(forest: Forest, config: CreditConfig) -> np.ndarray:
