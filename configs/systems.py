@@ -5,13 +5,13 @@ Result:    compared with each other on a game whose optimum is known in docs/gam
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
-  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der
+  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der, mutual
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
                  of maporl, mlpo, malt and sweet answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), and
-                 that of der has no models
+                 that of der has no models, and those of mutual act in the room with a ball
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
@@ -50,6 +50,13 @@ SYSTEMS = {
         "task.kind": "reasoning", "task.source": "routes", "train.protocol": "routed", "train.joint_mode": "aligned",
         "team.agents": ("cheap", "mid", "dear"), "train.turns": 2,
         "team.models": ("scripted:cheap", "scripted:mid", "scripted:dear"), "router.costs": (0.01, 0.03, 0.10),
+    },
+    # A room with a ball that an adviser sees, and an actor, who walks; each episode also without advice.
+    "mutual": {
+        "task.kind": "world", "task.source": "ball", "train.protocol": "advice", "train.counterfactual": "solo",
+        "team.agents": ("adviser", "actor"), "train.turns": 6, "train.later_samples": 1, "train.group": 8,
+        "train.grade_every": 0,
+        "train.joint_mode": "aligned", "sampling.max_new_tokens": 16,
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
@@ -103,6 +110,9 @@ def get_config(arg=None):
         if config.train.system in ("maporl", "mlpo", "malt", "sweet"):
             riddles(config)
             return config
+        if config.train.system == "mutual":
+            room(config)
+            return config
         if config.train.system == "der":
             config.task.eval_source = config.task.test_source = "routes[:6]"
             return config
@@ -134,4 +144,12 @@ def riddles(config):
         config.train.steps = 3
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.train.group = 3 if config.train.system == "malt" else 8  # of two answers both are often wrong
+    config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()
+
+
+def room(config):
+    """Tiny models that say where to go, in short episodes."""
+    config.model = "game-tiny"
+    config.task.eval_source = config.task.test_source = "ball[:32]"
+    config.train.turns, config.train.prompts, config.train.group = 4, 4, 8
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()

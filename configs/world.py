@@ -11,39 +11,50 @@ Variants (after a colon, comma-separated):
                  action of too small an advantage over waiting is asked again (ReAd); no agent learns:
                  python -m experiments.evaluate --config=configs/world.py:kitchen,gated
   smoke          with gated: short episodes, two questions at most, and values learned in a moment
+  ball           an adviser who knows where a ball is, and an actor who looks for it; both learn from each other
+  alone          with ball: the actor without an adviser
 """
 
 from jaxmarl_llm.config import UserError, parse_arg
 from jaxmarl_llm.config.files import experiment
 
 game = experiment("game")
-TURNS = {"corridor": 8, "kitchen": 14, "philosophers": 8}
+TURNS = {"corridor": 8, "kitchen": 14, "philosophers": 8, "ball": 6}
 STEPS = {"corridor": 15, "kitchen": 20, "philosophers": 15}  # of a gated episode, most
 NAMES = ("first", "second", "third", "fourth", "fifth")
 
 
 def get_config(arg=None):
     """The world named in ``arg``, for tiny models as configs/game.py trains them."""
-    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=2, gated=False, smoke=False)
+    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=2, gated=False, smoke=False, alone=False)
     worlds = [name for name in TURNS if options[name]] or ["philosophers"]
     if len(worlds) > 1:
         raise UserError(f"config options {' and '.join(worlds)} exclude each other")
     source = worlds[0]
     config = game.get_config()
     config.task.kind, config.task.source, config.task.feedback = "world", source, "level_feedback"
-    number = {"corridor": 1, "kitchen": 2}.get(source, options.agents)
+    number = {"corridor": 1, "kitchen": 2, "ball": 2}.get(source, options.agents)
     if not (number == 1 and source == "corridor" or 2 <= number <= len(NAMES)):
         raise UserError(f"config option agents={number}: allowed is 2 to {len(NAMES)}")
     config.team.agents = NAMES[:number]
     config.train.joint_mode = "aligned"
     config.train.turns, config.train.later_samples = TURNS[source] + 2 * max(number - 2, 0), 1
     config.sampling.max_prompt_tokens = 192
+    config.sampling.max_new_tokens = (
+        1  # every action is one word of these models: another one could only spoil it
+    )
     config.train.group = 32
     config.train.prompts = config.train.prompts_per_microbatch = {"corridor": 1, "kitchen": 6}.get(source, 3)
     config.train.later_prompts_per_microbatch = 96
     config.train.group_by = "prompt"  # actions in the same state are compared
-    config.train.steps, config.train.lr = 150, 1e-3
+    config.train.steps, config.train.lr = 300, 1e-3
     config.eval.samples = 16
+    if source == "ball":
+        advised(config, options.alone)
+    elif options.alone:
+        raise UserError(f"config option alone: {source} has no adviser, ball has one")
+    if options.gated and source not in STEPS:
+        raise UserError(f"config option gated goes with {', '.join(STEPS)}, not with {source}")
     if options.gated:
         gated(config)
     if options.smoke:
@@ -62,3 +73,15 @@ def gated(config):
     config.train.protocol, config.train.turns = "gated", STEPS[config.task.source]
     config.train.group_by, config.train.later_prompts_per_microbatch = "turn", 0
     config.gate.update(planner=0.4, retries=5)
+
+
+def advised(config, alone: bool):
+    """An adviser and an actor, or the actor alone, who learn on some starts and are tested on others."""
+    config.team.agents = ("actor",) if alone else ("adviser", "actor")
+    config.task.train_split, config.task.eval_split, config.task.test_split = "train", "validation", "test"
+    config.train.prompts = config.train.prompts_per_microbatch = 8
+    config.train.group, config.train.later_prompts_per_microbatch = 16, 128
+    config.train.lr = 3e-3
+    config.train.group_by = "turn"  # few episodes come to the same state
+    if not alone:
+        config.train.protocol, config.train.system, config.train.counterfactual = "advice", "mutual", "solo"

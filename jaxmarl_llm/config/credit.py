@@ -2,7 +2,7 @@
 
 import math
 
-from jaxmarl_llm.config import critic, programs, systems, task
+from jaxmarl_llm.config import advice, critic, programs, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 from jaxmarl_llm.config.systems import COUNTERFACTUALS, ONLY_BASELINE
@@ -47,7 +47,7 @@ FIELDS = (
            "no. What stands in its place:",
            {"": "", **dict(zip(COUNTERFACTUALS, (
                "no text", "the agent's next sample", "the greedy answer of the untrained agent",
-               "no text, and agents that had read it answer again"), strict=True))}),
+               "no text, and agents that had read it answer again, of advice in whole episodes"), strict=True))}),
     choice("train.group_by", "turn", "The group of a completion, whose returns its own is compared with.",
            {"turn": "the agent's in the same turn", "prompt": "the agent's to the same prompt, in any turn (GiGPO): of "
             "a world the actions in the same state"}, read=Read(_turns, _ONE_TURN)),
@@ -76,7 +76,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _grouped(c: ConfigDict) -> list[str]:
     """Groups that the system does not have."""
-    allowed = ("magrpo", "marloo", "maremax", "dr_mas", "ccpo")
+    allowed = ("magrpo", "marloo", "maremax", "dr_mas", "ccpo", "mutual")
     if c.group_by == "turn" or c.system in allowed or is_dotted(c.system):
         return []
     return [f"train.group_by={c.group_by!r}: only train.system={', '.join(map(repr, allowed))} compare so"]
@@ -151,9 +151,9 @@ def _counterfactual(config: ConfigDict) -> list[str]:
     if kind == "sample" and min(c.group, c.later_samples or c.group) < 2:
         name = "group" if c.group < 2 else "later_samples"
         why.append(f"train.{name}={c[name]} has no other sample, allowed are nothing and reference")
-    if kind == "solo" and c.protocol not in ("pipeline", "discussion"):
+    if kind == "solo" and c.protocol not in ("pipeline", "discussion", advice.NAME):
         why.append(f"with train.protocol={c.protocol!r} nobody hears the others, say 'nothing'")
-    if kind == "solo" and c.turns > 1:
+    if kind == "solo" and c.turns > 1 and not advice.of(config):
         why.append(f"nothing else shares the nodes of later turns, train.turns is {c.turns}")
     if c.system == "ccpo" and kind != "solo" and c.protocol in ("pipeline", "discussion"):
         why.append(

@@ -11,6 +11,7 @@ SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
     "scripted:answerer": "reasoning", "scripted:describer": "coding", "scripted:cheap": "reasoning",
     "scripted:mid": "reasoning", "scripted:dear": "reasoning", "scripted:planner": "world",
+    "scripted:guide": "world",
 }  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def problems(config, base) -> list[str]:
         partner = system == "sweet" and agent == tuple(config.team.agents)[-1]  # whose texts nobody scores
         if name == "scripted:describer" and config.train.protocol != "dialogue":
             bad.append(f"{where}: it replies to questions, allowed is train.protocol='dialogue'")
+        if name == "scripted:guide" and (agent, config.task.source[:4]) != (config.team.agents[0], "ball"):
+            bad.append(f"{where}: it is the adviser, the first agent, of task.source='ball'")
         if system in (*systems.CRITICS, *systems.FROM_PAIRS) and not partner:
             bad.append(f"train.system={system!r}: it reads what agents think, and {where} does not show it")
         if system == "maporl" and config.maporl.verifier:

@@ -117,6 +117,10 @@ SYSTEMS = {
         _DER_DECIDES,
         needs=("train.protocol", ("routed",), "the router decides who answers"),
     ),
+    "mutual": System(
+        "an actor by its returns, its adviser by what they are more than without advice",
+        needs=("train.protocol", ("advice",), "one agent advises another"),
+    ),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
     "sft": System(
         "demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES

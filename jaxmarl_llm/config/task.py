@@ -91,8 +91,8 @@ FIELDS = (
           "(data extra). Game: games (both kinds), climbing, penalty. Optimisation: python, cpp, or the path of "
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
           "guess, routes, routes:two_step, tables, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or "
-          "modelco:mmlu_redux (of a package that you install), or the path of a JSONL file. World: corridor, kitchen, "
-          "philosophers, or the dotted name of your own."),
+          "modelco:mmlu_redux (of a package that you install), or the path of a JSONL file. World: ball, "
+          "corridor, kitchen, philosophers, or the dotted name of your own."),
     value("task.remember", False,
           "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
           "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
@@ -275,9 +275,11 @@ def _world(config: ConfigDict) -> list[str]:
         bad.append(
             f"train.turns={c.turns}: {where} has episodes of up to that many steps, allowed is 2 or more"
         )
-    if c.protocol not in ("simultaneous", "pipeline", "discussion", "gated") and not is_dotted(c.protocol):
+    allowed = ("simultaneous", "pipeline", "discussion", "gated", "advice")
+    if c.protocol not in allowed and not is_dotted(c.protocol):
         bad.append(
-            f"train.protocol={c.protocol!r}: {where} allows 'simultaneous', 'pipeline', 'discussion' and 'gated'"
+            f"train.protocol={c.protocol!r}: {where} allows 'simultaneous', 'pipeline', 'discussion', 'gated' "
+            "and 'advice'"
         )
     if c.hand_on != "all":
         bad.append(

@@ -25,7 +25,8 @@ FIELDS = (
           "scripted:repeater one that repeats a word of a riddle; scripted:answerer and scripted:describer partners of "
           "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems; "
           "scripted:cheap, scripted:mid and scripted:dear answer questions of routes; scripted:planner one "
-          "that takes the right action of a world with the chance gate.planner."),
+          "that takes the right action of a world with the chance gate.planner; scripted:guide is an adviser who knows "
+          "the way to the ball."),
     value("team.agent", ConfigDict(),
           "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
           "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "

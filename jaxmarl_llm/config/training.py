@@ -7,7 +7,7 @@ from jaxmarl_llm.config.options import ConfigDict, is_dotted
 # Protocols in which agents read each other's answers.
 READING = (
     "pipeline", "discussion", "tree", "leader", "review", "teams", "retrieve", "dialogue", "relay", "routed", "planner",
-    "gated",
+    "gated", "advice",
 )  # fmt: skip
 LEAST_AGENTS = {"leader": 2, "review": 2, "teams": 3, "retrieve": 4}
 
@@ -58,6 +58,7 @@ FIELDS = (
                      "refused, see the section gate",
             "relay": "all at once, and in every turn other agents, equally many of team.agents",
             "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
+            "advice": "the first agent advises the second one, who acts for advice.every turns; then it advises again",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
                         "answers",
             **dict.fromkeys(programs.METHODS, "")}, dotted=True),

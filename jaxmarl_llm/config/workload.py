@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import agent_settings, critic, gate, maporl, systems
+from jaxmarl_llm.config import advice, agent_settings, critic, gate, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -95,6 +95,16 @@ def remarks_of_chain(config) -> int:
     return numbers.get(c.protocol, 0)
 
 
+def advised(config) -> int:
+    """Completions of the adviser in one iteration, at most."""
+    return -(-config.train.turns // config.advice.every) * config.train.prompts * config.train.group
+
+
+def period(config) -> int:
+    """Turns after which the same agents answer again, where not all answer in every turn; else 0."""
+    return config.advice.every if advice.of(config) else 0
+
+
 def answers_per_node(config, drawn: int = 0) -> int:
     """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`.
 
@@ -130,6 +140,8 @@ def counterfactual_answers(config) -> int:
     c, agents = config.train, len(config.team.agents)
     if not c.counterfactual:
         return 0
+    if advice.of(config):  # every episode once more, without the adviser
+        return joint_answers(config)
     # With all combinations an agent's samples leave the same answers behind.
     power, by_turn = (
         agents - 1 if c.joint_mode == "cross" else 1,
@@ -143,6 +155,8 @@ def counterfactual_completions(config) -> int:
     c, agents = config.train, len(config.team.agents)
     if c.counterfactual == "reference":
         return agents * c.prompts
+    if advice.of(config):
+        return answers(config) if advice.pairs(config) else 0
     if c.counterfactual != "solo":
         return 0
     rounds, heard = (2, agents) if c.protocol == "discussion" else (1, agents - 1)
@@ -166,6 +180,8 @@ def completions(config) -> int:
         return answers(config) * (2 * config.tools.calls + 2)
     if c.protocol == "dialogue":  # at most: dialogues may end early
         return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
+    if advice.of(config):
+        return answers(config) + advised(config) + counterfactual_completions(config)
     rounds = 2 if c.protocol == "discussion" else 1
     if gate.of(config):  # at most: few actions are refused so often
         rounds = 1 + config.gate.retries

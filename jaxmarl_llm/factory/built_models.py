@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import tokenizer as tokenizer_lib
 from jaxmarl_llm import weights
+from jaxmarl_llm.config import advice
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
@@ -37,6 +38,8 @@ def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.Lo
     if config.task.kind == "world":
         world = worlds.load_world(sources.parse(config.task.source)[0], tuple(config.team.agents))
         texts, actions = explore.vocabulary(world)
+        if advice.of(config):
+            texts.append(quoted(dict.fromkeys(world.agents, "")))
         habits = {word_model.START: tuple(actions), **dict.fromkeys(actions, (word_model.END,))}
         return word_model.build(texts, habits, seed, whole=actions, **how)
     agents = matrix_game.AGENTS if config.task.centralised else tuple(config.team.agents)

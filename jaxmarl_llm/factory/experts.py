@@ -20,6 +20,7 @@ from jaxmarl_llm.tasks.reasoning import routes
 from jaxmarl_llm.tasks.reasoning.guess import Answerer
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.toys.lock import Follower
+from jaxmarl_llm.tasks.worlds.ball import Guide
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import files
 
@@ -64,6 +65,8 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
         return Mixture(items, seed)
     if name == "scripted:answerer":
         return Answerer()
+    if name == "scripted:guide":
+        return Guide()
     if name == "scripted:describer":
         return Describer(items)
     return Follower(seed) if name == "scripted:follower" else Repeater(seed)

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import gate, planner, programs, router, workload
+from jaxmarl_llm.config import advice, gate, planner, programs, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness
@@ -12,6 +12,7 @@ from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, 
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols import routed as routes
+from jaxmarl_llm.protocols.advice import Advice
 from jaxmarl_llm.protocols.dialogue import Dialogue
 from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.protocols.lessons import memory as lessons
@@ -123,6 +124,9 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
     feedback = task.feedback if c.turns > 1 else None
     if asks_expert(config):  # who may answer each process otherwise, and is paid by each
         feedback = distributed.on_main(feedback)
+    if advice.of(config):
+        options |= {"every": config.advice.every, "shuffled": config.advice.shuffled}
+        return Advice(task.prompts, samples or c.group, c.turns, task.feedback, **options)
     if c.protocol == "relay":
         agents = tuple(config.team.agents)
         return Relay(task.prompts, samples or c.group, c.turns, feedback, agents=agents, **options)

@@ -33,6 +33,7 @@ from jaxmarl_llm.systems import (
     marlhf,
     marloo,
     mlpo,
+    mutual,
     sft,
     token_ppo,
     verified,
@@ -61,6 +62,7 @@ FROM_FOREST = {
     "c3": c3.assign,
     "ccpo": ccpo.assign,
     "lessonl": lessonl.assign,
+    "mutual": mutual.assign,
 }
 
 

@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import dialogue, planner, programs, reasoning, router
+from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -35,6 +35,8 @@ from jaxmarl_llm.tasks.routed import RoutedTask
 from jaxmarl_llm.tasks.toys import lock, matrix_game
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.tasks.worlds import load as worlds
+from jaxmarl_llm.tasks.worlds.task import WorldTask
+from jaxmarl_llm.tasks.worlds.types import advisers_of
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
@@ -153,11 +155,26 @@ def _own_task(config, executor: Executor | None, split: str, expert):
     elif c.kind == "reasoning":
         task = _reasoning(config, source, part)
     elif c.kind == "world":
-        task = worlds.load_task(source, part, tuple(config.team.agents), c.remember, c.share_views)
+        task = _world(config, source, part)
     elif c.kind in programs.KINDS:
         task = build_programs(config, executor, split, tuple(config.team.agents))
     else:
         task = _writing(config, source, part)
+    return task
+
+
+def _world(config, source: str, part: str) -> WorldTask:
+    """The task of a world, with an adviser where the protocol needs one, and somebody who reads it where it has one."""
+    agents, protocol = tuple(config.team.agents), config.train.protocol
+    task = worlds.load_task(source, part, agents, config.task.remember, config.task.share_views)
+    advisers = advisers_of(task.world)
+    if advice.of(config) and advisers != agents[:1]:
+        raise UserError(f"train.protocol='advice': {source!r} has no adviser {agents[0]!r}, 'ball' has one")
+    if advisers and protocol == "simultaneous":
+        raise UserError(
+            f"team.agents={agents!r}: of {source!r} {advisers[0]!r} is an adviser, whom nobody reads with "
+            "train.protocol='simultaneous'; allowed are the actor alone, or train.protocol='advice'"
+        )
     return task
 
 

@@ -176,7 +176,9 @@ class Forest:
     none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
     ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
     the joint answers and the turns. ``unused``, of an iteration with further draws (``train.redraw``), are the
-    problems that nobody learns from, a forest for each draw, the first one counted.
+    problems that nobody learns from, a forest for each draw, the first one counted. ``alone``, where there is an
+    adviser, are the same episodes without it, in the same order (`counterfactuals.without_adviser`); their tokens and
+    answers are among the extra ones.
     """
 
     items: tuple[Any, ...]
@@ -187,10 +189,15 @@ class Forest:
     extra_tokens: int = 0
     replaced_by: str = ""
     unused: tuple["Forest", ...] = ()
+    alone: "Forest | None" = None
 
-    def joint_texts(self) -> dict[str, list[str]]:
-        """Completions of each agent in the joint answers: {agent: [J texts]}, '' where it has no part in one."""
+    def joint_texts(self, team: Sequence[str] = ()) -> dict[str, list[str]]:
+        """Completions of each agent in the joint answers: {agent: [J texts]}, '' where it has no part in one.
+
+        ``team``: agents that are named also if they have no part in any.
+        """
         agents = dict.fromkeys(self.turns[i].agent for joint in self.joints for i in joint.turns)
+        agents |= dict.fromkeys(team)
         texts: dict[str, list[str]] = {agent: [] for agent in agents}
         for j in range(len(self.joints)):
             own = self.texts_of(j)

@@ -9,7 +9,9 @@ The other part is one of `KINDS`:
     reference  the most likely answer to the problem of the agent as the team began (untrained: adapters off),
                whatever the turn
     solo       none, and all others answer again without the agent: C is the mean reward of the samples drawn
-               so at the node, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563)
+               so at the node, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563). Where
+               an adviser speaks (`protocols.Advice`) whole episodes are played again without it, from the same
+               starts and with the same random key (`without_adviser`)
 
 With the first three the partners' texts stay as they are. Where they had read the agent's part (pipeline,
 discussion) that measures how the judge values the part, not what they would have written without it; an agent
@@ -28,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.protocols.advice import Advice
 from jaxmarl_llm.protocols.types import Episode, Prompts, Protocol, first_requests
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils.errors import UserError
@@ -46,6 +49,7 @@ class SecondRollout:
       trainables: the current parameters of each member of the team.
       key: random key, not that of the rollout.
       references: parameters of each member's reference policy; None: the base, (): the base for all.
+      first_key: that of the rollout, for what is compared with it draw by draw; None where nothing is.
     """
 
     rollout: Rollout
@@ -53,12 +57,13 @@ class SecondRollout:
     trainables: Sequence[Any]
     key: jax.Array
     references: Sequence[Any] = ()
+    first_key: jax.Array | None = None
 
 
 def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: SecondRollout) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
-    NaN where no reward applies to the replaced answer.
+    NaN where no reward applies to the replaced answer. With an adviser it is the forest of `without_adviser`.
 
     Args:
       forest: of a rollout.
@@ -72,6 +77,8 @@ def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: S
     """
     if kind not in KINDS:
         raise UserError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
+    if isinstance(again.protocol, Advice):
+        return without_adviser(forest, again)
     solo, drawn = solo_rewards(forest, scorer, again) if kind == "solo" else ({}, [])
     if kind == "sample":
         parts = next_samples(forest, scorer.agents)
@@ -88,6 +95,19 @@ def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: S
         extra_answers=answers + sum(len(other.joints) for other in drawn),
         extra_tokens=sum(turn.tokens[1] for other in drawn for turn in other.turns),
     )
+
+
+def without_adviser(forest: Forest, again: SecondRollout) -> Forest:
+    """The forest with ``alone``: its episodes once more, played by the actor alone.
+
+    Turn t of a chain draws with the same random key as turn t of the chain with advice, as long as all episodes go on:
+    a row of the sampler takes its key from its place in the batch.
+    """
+    protocol = again.protocol
+    options = dict(trainables=again.trainables, key=again.first_key, key_step=protocol.step_of_turn)
+    alone = again.rollout(protocol.without_adviser(), **options)
+    tokens = sum(turn.tokens[1] for turn in alone.turns)
+    return dataclasses.replace(forest, alone=alone, extra_answers=len(alone.joints), extra_tokens=tokens)
 
 
 def replaced_rewards(

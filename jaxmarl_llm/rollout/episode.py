@@ -41,6 +41,7 @@ def run(
     timer: Timer = lambda phase: contextlib.nullcontext(),
     engine: Engine = LOCAL,
     step: int = 0,
+    key_step: Callable[[int], int] = lambda level: level,
 ) -> Forest:
     """Let the team answer some items and judge every joint answer.
 
@@ -62,6 +63,8 @@ def run(
       timer: context manager that measures the phases "sample" and "score".
       engine: what draws the completions.
       step: iterations behind the parameters, of which an engine's names of adapters speak.
+      key_step: step of the protocol -> the step whose random key it draws with; another one where the rollout is
+        compared with one of another protocol.
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
@@ -83,7 +86,7 @@ def run(
         # any turn: there the batch stays as large as if none had.
         sizes = (whole, whole) if scorer.sequential else (len(items), max(len(items), answered))
         pending = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
-        level_key = jax.random.fold_in(key, level)
+        level_key = jax.random.fold_in(key, key_step(level))
         options = params, sizes, prompt_sizes, timer
         draw = functools.partial(_sample, engine, published, pending, level_key, *options)
         new_turns = journal.once(f"{level:04d}_turns", requests, draw)

@@ -51,7 +51,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
     if not config.train.counterfactual:
         return forest
     references = [member.reference for member in run.team.members]
-    second = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references)
+    second = SecondRollout(rollout, run.protocol, trainables, counterfactual_key, references, key)
     with timer("counterfactual"):
         return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, run.scorer, second)
 

@@ -23,6 +23,7 @@ def of_learners(
     learners: Sequence[str] | None = None,
     prompt_sizes: Sizes | None = None,
     all_turns: int = 0,
+    period: int = 0,
 ) -> tuple[Batch, ...]:
     """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
@@ -33,7 +34,7 @@ def of_learners(
     all_batches: list[Batch] = []
     for params, agents in sampling.alike(chosen).items():
         fixed = forest, advantages_R, stack, params.max_new_tokens
-        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns)
+        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
     return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
 
@@ -57,6 +58,7 @@ def collate(
     prompt_sizes: Sizes | None = None,
     agents: Sequence[str] | None = None,
     all_turns: int = 0,
+    period: int = 0,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
@@ -67,12 +69,15 @@ def collate(
     than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
     the sizes that prompts are padded to, see `padding.pad_team`. ``all_turns``: T, of episodes, which end in any
     turn: the batches are those of all T turns, each as large as if no episode had ended before, with groups of
-    length 0 for what is missing; 0: only what there is.
+    length 0 for what is missing; 0: only what there is. ``period``: where not all agents answer in every turn, the
+    turns after which the same do; batches of the same agents then come one after the other, for `step` to put those of
+    equal shapes together.
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
     """
-    batches, most_prompts = [], len(forest.items)
+    batches_of: dict[int, list[Batch]] = {}  # by turn
+    most_prompts = len(forest.items)
     for stage in stages(forest):
         turns_of: dict[str, list] = {agent: [] for agent in agents or stack.agents}
         for turn in forest.turns:
@@ -94,9 +99,17 @@ def collate(
             turns = {agent: turns_of[agent] for agent in names}
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
             whole = len(names) == len(stack.agents)
-            batches.append(batch if whole else batch.replace(agents=tuple(names)))
+            of_turn = batches_of.setdefault(stage[0], [])
+            of_turn.append(batch if whole else batch.replace(agents=tuple(names)))
         most_prompts = _most_prompts(forest, stage[0] + 1, all_turns > 0)
-    missing = all_turns - 1 - stages(forest)[-1][0] if all_turns else 0
+    last = stages(forest)[-1][0]
+    if period:
+        for turn in range(last + 1, all_turns):
+            batches_of[turn] = [_emptied(batch) for batch in batches_of.get(max(turn - period, 0), ())]
+    batches = [batch for of_turn in batches_of.values() for batch in of_turn]
+    if period:
+        return tuple(sorted(batches, key=lambda batch: batch.agents or ()))
+    missing = all_turns - 1 - last if all_turns else 0
     return (*batches, *[_emptied(batches[-1])] * missing)
 
 

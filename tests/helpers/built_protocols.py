@@ -1,6 +1,7 @@
 """Every protocol of the package by its name, with a task that it can be played on."""
 
 import scripted_rounds
+from worlds import Counting
 
 from jaxmarl_llm.config import FIELDS, base_config
 from jaxmarl_llm.config.programs import METHODS
@@ -11,11 +12,13 @@ from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 from jaxmarl_llm.tasks.worlds.load import load_task
+from jaxmarl_llm.tasks.worlds.task import WorldTask
 
 NAMES = FIELDS["train.protocol"].choices
 GAME = GameTask(load_items("games", "all"), ("a", "b"))
 WALK = load_task("corridor", "all", ("a", "b"))
 DIALOGUES = ReasoningTask(guess.load(), ("a",), "last", partner="b")
+WORLD = WorldTask(Counting(("a", "b"), goal=100))
 PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
 
@@ -29,8 +32,9 @@ def build(name, options, samples=None):
         config[section or "train"][field] = value
     if name == "gated":
         config.task.update(kind="world", source="corridor")
-    task = PROGRAMS if name in METHODS else DIALOGUES if name == "dialogue" else GAME
-    task = WALK if name == "gated" else task
+    by_name = {"dialogue": DIALOGUES, "advice": WORLD, "gated": WALK}
+    task = PROGRAMS if name in METHODS else by_name.get(name, GAME)
+    config.train.later_samples = 1 if name == "advice" else config.train.later_samples
     if name == "planner":
         config.team.agents = task_agents = ("planner", "caller", "summarizer")
         config.tools.functions = tuple(f"{tables.__name__}:{tool}" for tool in ("look_up", "scale"))

@@ -129,7 +129,7 @@ def _place(action: JointAction) -> tuple:
 
 def rejudged(forest: Forest, task: Task) -> Forest:
     """The forest with its texts judged by ``task``, all in one call."""
-    texts = {agent: [] for agent in task.agents} | forest.joint_texts()
+    texts = forest.joint_texts(task.agents)
     items = [forest.items[joint.item] for joint in forest.joints]
     judgements = judge(task, items, texts, forest.histories())
     pairs = zip(forest.joints, judgements, strict=True)

@@ -191,7 +191,7 @@ def _of_reward(
     # A new executor: that of the rollout would return the reports in its cache.
     fresh, _ = _executor(config, stack)
     judge = functools.partial(judgement.judge, tasks.build_task(config, fresh, "train", expert))
-    answers = forest.joint_texts()
+    answers = forest.joint_texts(task.agents)
     yield rewards.purity(forest, answers, judge)
     yield rewards.order(forest, answers, judge)
 

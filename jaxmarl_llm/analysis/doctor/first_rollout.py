@@ -48,7 +48,7 @@ def draw(config, team: Team, task: Any) -> Forest:
     forest = rollout(protocol, trainables=trainables, key=key)
     if not config.train.counterfactual:
         return forest
-    second = SecondRollout(rollout, protocol, trainables, other)
+    second = SecondRollout(rollout, protocol, trainables, other, first_key=key)
     return counterfactuals.with_counterfactuals(forest, config.train.counterfactual, scorer, second)
 
 

@@ -52,6 +52,13 @@ def of_turns(
         groups = [_among(group, agents) for group in turns_of(config.team.agents, config.train.turns)]
         calls = [Call(group, n, g) for group, n, g in zip(groups, nodes, samples, strict=True)]
         return tuple(call for call in calls if call.agents)
+    if config.train.protocol == "advice":
+        adviser, actor = (_among((agent,), agents) for agent in config.team.agents)
+        calls = []
+        for turn, n in enumerate(nodes):
+            calls += [] if turn % config.advice.every else [Call(adviser, n, group if turn == 0 else 1)]
+            calls.append(Call(actor, n * group if turn == 0 else n, 1))
+        return tuple(call for call in calls if call.agents)
     if config.train.protocol == "discussion":
         rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
         return tuple(call for pair in rounds for call in pair)

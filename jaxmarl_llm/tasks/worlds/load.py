@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.worlds.ball import Ball
 from jaxmarl_llm.tasks.worlds.corridor import Corridor
 from jaxmarl_llm.tasks.worlds.kitchen import Kitchen
 from jaxmarl_llm.tasks.worlds.philosophers import Philosophers
@@ -13,6 +14,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.source"
 WORLDS: dict[str, Callable[[Sequence[str]], World]] = {
+    "ball": Ball,
     "corridor": Corridor,
     "kitchen": Kitchen,
     "philosophers": Philosophers,

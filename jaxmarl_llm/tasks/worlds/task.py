@@ -15,7 +15,7 @@ from jaxmarl_llm.tasks.types import Messages
 from jaxmarl_llm.tasks.worlds import views
 from jaxmarl_llm.tasks.worlds.actions import read_action
 from jaxmarl_llm.tasks.worlds.explore import walk
-from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
+from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World, advisers_of
 from jaxmarl_llm.utils.errors import UserError
 
 REMEMBERED = 1 << 16  # steps that are not played again
@@ -66,9 +66,9 @@ class WorldTask:
       name: of the world in errors.
       share_views: every agent reads what all of them see, see `views.shared`.
 
-    Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents whose text named a legal
-    action: another text counts as ``world.wait``. "return" is the sum of the rewards until then, and 100 for
-    ``world.best``.
+    Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents that act (all but
+    ``world.advisers``) whose text named a legal action: another text, or none, counts as ``world.wait``. "return" is
+    the sum of the rewards until then, and 100 for ``world.best``.
     """
 
     sequential = True
@@ -86,6 +86,7 @@ class WorldTask:
         self._share = share_views
         self.items = tuple(world.starts() if items is None else items)
         self.agents, self.world, self._remember, self._name = tuple(world.agents), world, remember, name
+        self._acting = [agent not in advisers_of(world) for agent in self.agents]
         check_given(self.items, self.agents)
         if not world.best > 0:
             raise UserError(f"{name}: best is {world.best!r}; allowed is any number above 0")
@@ -164,13 +165,14 @@ class WorldTask:
     def _judged(self, place: _Place, texts: Mapping[str, str], before: float) -> Judgement:
         joint, legal = self._actions(place, texts)
         step = self._step(place.after(joint))
-        parts = {"before": before, "legal": sum(legal) / len(legal)}
+        acting = [named for named, acts in zip(legal, self._acting, strict=True) if acts]
+        parts = {"before": before, "legal": sum(acting) / len(acting)}
         total = float(step.reward)
         return Judgement(parts, total, "judged", local=dict(step.local), done=bool(step.done))
 
     def _actions(self, place: _Place, texts: Mapping[str, str]) -> tuple[tuple[str, ...], list[bool]]:
         """The joint action that texts are, and whether each named a legal one."""
-        named = [read_action(texts[agent], self._legal(place, agent)) for agent in self.agents]
+        named = [read_action(texts.get(agent, ""), self._legal(place, agent)) for agent in self.agents]
         joint = tuple(self.world.wait if action is None else action for action in named)
         return joint, [action is not None for action in named]
 

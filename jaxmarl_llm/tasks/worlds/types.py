@@ -45,6 +45,8 @@ class Step:
 class World(Protocol):
     """An environment for several agents that act at the same time.
 
+    It may also have ``advisers``: those of the agents whose actions change nothing, see `advisers_of`.
+
     Attributes:
       agents: names; all act in every turn.
       best: the largest return of an episode; a return of that is 100 in metrics.
@@ -72,3 +74,8 @@ class World(Protocol):
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         """What a legal action of every agent leads to. Chance must follow from the state and the actions."""
+
+
+def advisers_of(world: World) -> tuple[str, ...]:
+    """The agents of a world that only advise the others, who must read them; () of most worlds."""
+    return tuple(getattr(world, "advisers", ()))

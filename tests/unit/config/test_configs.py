@@ -189,6 +189,10 @@ GATED = {
 }  # fmt: skip
 LEARNED = GATED | {"gate.q": "learned"}
 FIXED, CASCADE = ({"router.kind": "fixed", "router.agent": "aux"}, {"router.kind": "cascade", "train.turns": 2})
+ADVICE = {
+    "task.kind": "world", "task.source": "ball", "train.protocol": "advice", "train.turns": 4, "train.later_samples": 1,
+    "train.joint_mode": "aligned",
+}  # fmt: skip
 # What makes a choice one that is read.
 READ_WITH = {
     "train.hand_on": {"train.turns": 2}, "train.backup": {"train.turns": 2}, "train.group_by": {"train.turns": 2},
@@ -204,6 +208,7 @@ READ_WITH = {
         "train.turns": 2, "train.later_samples": 1, "train.joint_mode": "aligned",
     },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
+    "advice.every": ADVICE,
     "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
     **{f"gate.{name}": LEARNED if name in ("episodes", "encoder") else GATED for name in base_config().gate},
     "router.kind": ROUTED, "router.confidence": ROUTED | CASCADE, "tools.calls": {"tools.functions": ("my.tool",)},
@@ -257,6 +262,9 @@ def test_choices(path):
             config.task.kind = "reasoning"
         if value in ("relay", "world"):
             config.train.turns = 2
+        if value in ("advice", "mutual"):
+            pairs = {"train.system": "mutual", "train.counterfactual": "solo"} if value == "mutual" else {}
+            config.update_from_flattened_dict(ADVICE | pairs)
         if value in ("routed", "der") or path == "router.kind":
             config.update_from_flattened_dict(ROUTED)
             config.train.turns, config.router.agent = 3, "aux" if value in ("fixed", "prompt") else ""
@@ -527,6 +535,8 @@ UNREAD = {
     "router.encoder": ("policy", ROUTED),
     "router.discount": (0.5, ROUTED),
     "router.gae_lambda": (0.5, ROUTED),
+    "advice.every": (3, ADVICE),
+    "advice.shuffled": (True, ADVICE),
     "train.group_by": ("prompt", {"train.turns": 2}),
     "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),
     "task.remember": (True, {"task.kind": "world", "train.turns": 2}),

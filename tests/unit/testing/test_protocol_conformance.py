@@ -19,6 +19,7 @@ MORE = {
     "dialogue": [{"turns": 3, "system": "sweet", "sweet.candidates": 3}],
     "gated": [{"turns": 3, "gate.mode": "joint", "gate.retries": 2},
               {"turns": 2, "later_samples": 1, "gate.q": "permuted"}],
+    "advice": [{"turns": 5, "advice.every": 3}, {"turns": 3, "advice.shuffled": True}],
     "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],

@@ -57,11 +57,13 @@ def test_every_system_keeps_the_contract(name):
     whole = dict(team=team)
     if name == "lessonl":
         forest, whole = lessons(), {}
+    elif name == "mutual":  # rewards of other episodes count too
+        forest = dataclasses.replace(FOREST, alone=FOREST)
     elif name == "centralised":
         whole = {}  # its update is that of any other team
     elif name == "sft":
         forest = None
-    relative = SYSTEMS[name].learns_from in (GROUP, PAIRS) and name not in ("mareinforce", "malt")
+    relative = SYSTEMS[name].learns_from in (GROUP, PAIRS) and name not in ("mareinforce", "malt", "mutual")
     check_system(build(name, agents, team), forest, group_relative=relative, **whole)
 
 

@@ -20,7 +20,10 @@ from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_task
 from jaxmarl_llm.weights import word_model
 
-TEAMS = {"corridor": ("walker",), "kitchen": ("first", "second"), "philosophers": ("a", "b", "c")}
+TEAMS = {
+    "ball": ("adviser", "actor"), "corridor": ("walker",), "kitchen": ("first", "second"),
+    "philosophers": ("a", "b", "c"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -261,7 +264,7 @@ def test_words_of_a_world():
 
 
 @pytest.mark.parametrize("source, agents, message", [
-    ("kitchens", ("a", "b"), "no world is named 'kitchens'; known are corridor, kitchen, philosophers, or a dotted"),
+    ("kitchens", ("a", "b"), "no world is named 'kitchens'; known are ball, corridor, kitchen, philosophers, or"),
     ("kitchen", ("a",), r"kitchen: agents is \('a',\); allowed are two"),
     ("philosophers", ("a",), "philosophers: agents is .*; allowed are two or more"),
     ("kitchen[9:]", ("a", "b"), "items is empty"),
