@@ -6,7 +6,7 @@ from scripted_rounds import play
 from toolboxes import BOX, call
 
 from jaxmarl_llm.config import base_config, validate
-from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.factory import protocols, tools
 from jaxmarl_llm.forest import ANSWER, CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.protocols.with_tools import WithTools
@@ -117,9 +117,13 @@ def config(fields=()):
 
 
 def test_a_config_makes_it():
-    made = protocols.build(config({"tools.agents": ("main",), "tools.calls": 5}), TASK, None)
-    assert (made.agents, made.calls, made.apart, made.toolbox.names) == (("main",), 5, True, ("add",))
-    assert not protocols.build(config(), TASK, None, samples=2).apart
+    made = protocols.build(config({"tools.agents": ("main",), "tools.calls": 5}), TASK, None, toolbox=BOX)
+    assert (made.agents, made.calls, made.apart, made.toolbox.names) == (("main",), 5, True, ("add", "share", "passed"))
+    assert not protocols.build(config(), TASK, None, samples=2, toolbox=BOX).apart
+    with tools.opened(config(), None, TASK) as box:
+        assert box.names == ("add",)
+    with tools.opened(base_config(), None, TASK) as none:
+        assert none is None and isinstance(protocols.build(base_config(), TASK, None, toolbox=none), Simultaneous)
 
 
 @pytest.mark.parametrize("fields, message", [
@@ -128,7 +132,7 @@ def test_a_config_makes_it():
     ({"train.joint_mode": "cross"}, "train.joint_mode='cross': with tools.functions allowed is 'aligned'"),
     ({"train.protocol": "tree"}, "train.protocol='tree': with tools.functions allowed are 'simultaneous', 'pipeline'"),
     ({"train.partner_samples": 2}, "train.partner_samples=2: with tools.functions allowed is 0"),
-    ({"tools.functions": (), "tools.calls": 5}, "tools.calls=5: tools.functions is empty, so that there are none"),
+    ({"tools.functions": (), "tools.calls": 5}, "tools.calls=5: there are no tools: tools.functions and"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):
