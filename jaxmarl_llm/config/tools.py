@@ -29,7 +29,7 @@ _SERVERS = Read(lambda config: bool(config.tools.servers), "tools.servers is emp
 FIELDS = (
     value("tools.functions", (),
           "Dotted names of functions that agents may call, with a docstring and typed parameters; empty: none."),
-    choice("tools.place", "process", "Where these functions run, see docs/tools.md.",
+    choice("tools.place", "process", "Where these functions run, see docs/turns.md.",
            {"process": "in this process", SANDBOX: "each call in a fresh process of the executor's sandbox"},
            read=_FUNCTIONS),
     value("tools.servers", (),
@@ -38,8 +38,8 @@ FIELDS = (
     value("tools.key_variables", (),
           "Of each server the environment variable with its key, '' for none: sent to an address as a bearer token, "
           "set for a command; empty: none has one.", _SERVERS),
-    number("tools.timeout_seconds", 30.0, "Time limit of a server's answer, also of its start, seconds.", low=0.1),
-    value("tools.of_task", False, "Agents may call the tools of the task: of coding run_tests, see docs/tools.md."),
+    number("tools.timeout_seconds", 30.0, "Time limit of a server's answer, seconds; its start may take 60 at least.", low=0.1),
+    value("tools.of_task", False, "Agents may call the tools of the task: of coding run_tests, see docs/turns.md."),
     value("tools.agents", (), "Agents that may call tools; empty: all.", _TOOLS),
     number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
 )  # fmt: skip

@@ -33,8 +33,8 @@ class CodingTask:
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
       feedback: the messages to agents before another try: one of `coding.feedback.MODES`, or a function
         from judged answers to {agent: text} for each.
-      revealed_tests: the tests that feedback, and the tool ``run_tests``, may reveal: the first n, 0 for all, the last n
-        if negative.
+      revealed_tests: the tests that feedback, and the tool ``run_tests``, may reveal: the first n, 0 for all,
+        the last n if negative.
       held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
         "tests_held_back"; if it is below that of the others, answers may be made for the tests.
       parsing: what of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python would

@@ -25,6 +25,7 @@ from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import MissingPackageError, UserError
 
 FIELD = "tools.servers"
+START_SECONDS = 60.0  # that a start or connection may take, where an answer may take less
 MOST_PAGES = 100  # of a list of tools
 SHORTEST_KEY = 8  # characters; what is shorter is a placeholder, perhaps a word of a result
 CLOSING_SECONDS = 10.0  # until a connection that does not close is left alone; a process is killed before
@@ -41,7 +42,7 @@ class Servers:
 
     Args:
       specs: of each server the command that starts it, or its http(s) address.
-      timeout: seconds for an answer, also to the first connection.
+      timeout: seconds for an answer; START_SECONDS for the first connection if that is more.
       keys: of each server, by spec, what is sent as a bearer token to an address, and set as the environment variable
         (name, value) of a process.
 
@@ -192,6 +193,7 @@ class _Connection:
     def __init__(self, spec: str, timeout: float, key: tuple[str, str] | None):
         self.listed: list[dict] = []
         self._spec, self._timeout, self._key = spec, timeout, key
+        self._starting = max(timeout, START_SECONDS)
         self._made = 0  # how often it was connected
         self._keeper: asyncio.Task | None = None
         self._end = asyncio.Event()
@@ -202,7 +204,7 @@ class _Connection:
         """Connect and list the tools. UserError, which names the server."""
         try:
             await self._connect()
-            self.listed = await asyncio.wait_for(self._list(), self._timeout)
+            self.listed = await asyncio.wait_for(self._list(), self._starting)
         except Exception as error:
             reason = await self._reason(error)
             what = (
@@ -278,11 +280,11 @@ class _Connection:
         ready = asyncio.get_running_loop().create_future()
         self._keeper = asyncio.create_task(self._keep(ready, self._end))
         try:
-            self._client = await asyncio.wait_for(asyncio.shield(ready), self._timeout)
+            self._client = await asyncio.wait_for(asyncio.shield(ready), self._starting)
         except TimeoutError:
             self._keeper.cancel()
             await asyncio.wait([self._keeper], timeout=CLOSING_SECONDS)
-            raise _Gone(f"no answer within {self._timeout:g} s") from None
+            raise _Gone(f"no answer within {self._starting:g} s") from None
 
     async def _keep(self, ready: asyncio.Future, end: asyncio.Event) -> None:
         """Hold the connection open until its end."""
