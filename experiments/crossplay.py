@@ -8,6 +8,7 @@ another. All teams use the same random keys. Prints the tables, and writes them 
 .md and .png.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -73,7 +74,7 @@ def play(
     # These import JAX, for which --help and errors in flags are not to wait.
     from jaxmarl_llm import saved_agents
     from jaxmarl_llm.evaluation import results
-    from jaxmarl_llm.factory import evaluations, experts, inputs, randomness, tasks, teams
+    from jaxmarl_llm.factory import evaluations, experts, inputs, randomness, tasks, teams, tools
 
     configs = [run_folder.load_run(workdir) for workdir in workdirs]
     check(workdirs, configs)
@@ -85,12 +86,14 @@ def play(
     }
     lineups = list(dict.fromkeys(lineup for rows in lineups_of.values() for row in rows for lineup in row))
     returns = {}
-    with tasks.build_executor(config) as executor:
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(tasks.build_executor(config))
         task = tasks.build_task(config, executor, "test", experts.build_expert(config, workdirs[0]))
+        toolbox = stack.enter_context(tools.opened(config, executor, task))
         speakers = experts.build(config, task.items, workdirs[0])
         team = teams.build_team(config, speakers=speakers)
         teams.check_prompts(config, team, task)
-        now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team))
+        now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team, toolbox))
         for workdir in workdirs:
             inputs.warn(workdir, now)
         key, compiles = randomness.stream(config, "report"), compile_times.of_process()
@@ -99,7 +102,7 @@ def play(
                 mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
                 trainables = [member.trainable for member in mixed.members]
                 evaluation = evaluations.evaluate(
-                    config, mixed, trainables, task, range(len(task.items)), samples, key
+                    config, mixed, trainables, task, range(len(task.items)), samples, key, toolbox=toolbox
                 )
                 returns[lineup] = {
                     mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES

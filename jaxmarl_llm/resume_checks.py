@@ -30,6 +30,8 @@ MAY_CHANGE = (
     # Which servers draw, and how they are called; whether servers draw decides the arithmetic.
     *(f"engine.{name}" for name in ("servers", "adapter_folder", "key_variable", "timeout_seconds")),
     *(f"engine.{name}" for name in ("retries", "parallel", "max_gap")),
+    # Where the same tools are, and how they are reached; what agents read of them is among the run's inputs.
+    *(f"tools.{name}" for name in ("servers", "key_variables", "timeout_seconds")),
     "mesh",  # the placement of arrays changes sums in their last digits only
     "device",  # how much memory is taken
     "log",  # what is shown and recorded

@@ -1,6 +1,6 @@
 """What train.protocol=planner needs: three agents, and tools that the second one calls."""
 
-from jaxmarl_llm.config import systems
+from jaxmarl_llm.config import systems, tools
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME = "planner"
@@ -29,7 +29,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     agents = tuple(config.team.agents)
     if len(agents) != 3:
         bad.append(f"team.agents={agents!r}: {where} needs three, a planner, a caller and a summarizer")
-    if not config.tools.functions:
+    if not tools.offered(config):
         bad.append(f"tools.functions=(): {where} needs tools that the caller can call")
     if c.system not in _SYSTEMS and not is_dotted(c.system):
         bad.append(f"train.system={c.system!r}: {where} allows {', '.join(_SYSTEMS)}")

@@ -55,7 +55,7 @@ def _cooperation(config: ConfigDict) -> bool:
 
 
 def _revealed(config: ConfigDict) -> bool:
-    shown = config.train.turns > 1 and config.task.feedback in TELLS_TESTS
+    shown = config.train.turns > 1 and config.task.feedback in TELLS_TESTS or config.tools.of_task
     return config.task.kind == "coding" and shown or is_dotted(config.task.kind)
 
 
@@ -136,9 +136,9 @@ FIELDS = (
             "heard_scored": "of reasoning only: the same, each with a score, see task.shown_score"},
            read=Read(_feedback, "no turn follows in which agents are told anything")),
     number("task.revealed_tests", 1,
-           "Tests that feedback may reveal: the first n; 0: all; -n: the last n.",
+           "Tests that feedback, and the tool run_tests, may reveal: the first n; 0: all; -n: the last n.",
            read=Read(_revealed, "only task.kind='coding' with train.turns above 1 and task.feedback="
-                     f"{', '.join(map(repr, TELLS_TESTS))} tells of tests between turns")),
+                     f"{', '.join(map(repr, TELLS_TESTS))}, or with tools.of_task, tells of tests")),
     number("task.held_back", 0.0,
            "Share of the tests that earn nothing, to see who learned the others by heart.", low=0, high=0.9,
            read=Read(_of("coding", "generation"),

@@ -1,13 +1,47 @@
 """Fields of tools that agents call before they answer."""
 
-from jaxmarl_llm.config.fields import Read, number, value
+import re
+import shlex
+from urllib.parse import urlsplit
+
+from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
-_TOOLS = Read(lambda config: bool(config.tools.functions), "tools.functions is empty, so that there are none")
+SANDBOX = "sandbox"
+
+
+def offered(config: ConfigDict) -> bool:
+    """Whether agents have tools."""
+    own = config.tools
+    return bool(own.functions or own.servers or own.of_task)
+
+
+def in_sandbox(config: ConfigDict) -> bool:
+    """Whether functions run in the executor's sandbox."""
+    return bool(config.tools.functions) and config.tools.place == SANDBOX
+
+
+_TOOLS = Read(
+    offered, "there are no tools: tools.functions and tools.servers are empty, tools.of_task is False"
+)
+_FUNCTIONS = Read(lambda config: bool(config.tools.functions), "tools.functions is empty")
+_SERVERS = Read(lambda config: bool(config.tools.servers), "tools.servers is empty")
 FIELDS = (
     value("tools.functions", (),
           "Dotted names of functions that agents may call, with a docstring and typed parameters; empty: none."),
-    value("tools.agents", (), "Agents that may call them; empty: all.", _TOOLS),
+    choice("tools.place", "process", "Where these functions run, see docs/turns.md.",
+           {"process": "in this process", SANDBOX: "each call in a fresh process of the executor's sandbox"},
+           read=_FUNCTIONS),
+    value("tools.servers", (),
+          "MCP servers whose tools agents may call: of each the command that starts it, or its http(s) address."),
+    value("tools.allowed", (), "Names of the servers' tools that agents may call; empty: all.", _SERVERS),
+    value("tools.key_variables", (),
+          "Of each server the environment variable with its key, '' for none: sent to an address as a bearer token, "
+          "set for a command; empty: none has one.", _SERVERS),
+    number("tools.timeout_seconds", 30.0,
+           "Time limit of a server's answer, seconds; its start may take 60 at least.", low=0.1),
+    value("tools.of_task", False, "Agents may call the tools of the task: of coding run_tests, see docs/turns.md."),
+    value("tools.agents", (), "Agents that may call tools; empty: all.", _TOOLS),
     number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
 )  # fmt: skip
 PROTOCOLS = ("simultaneous", "pipeline", "discussion", "review", "leader", "teams", "planner")
@@ -16,13 +50,19 @@ PROTOCOLS = ("simultaneous", "pipeline", "discussion", "review", "leader", "team
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that tools do not allow."""
     own, c = config.tools, config.train
+    if not offered(config):
+        return []
+    where = "tools.functions" if own.functions else "tools.servers" if own.servers else "tools.of_task"
+    agents, names = tuple(config.team.agents), tuple(own.functions)
     bad: list[str] = []
-    if not own.functions:
-        return bad
-    where, agents = "tools.functions", tuple(config.team.agents)
-    names = tuple(own.functions)
     if not all(type(name) is str and is_dotted(name) for name in names):
-        bad.append(f"{where}={names!r}: allowed are dotted names, module.function")
+        bad.append(f"tools.functions={names!r}: allowed are dotted names, module.function")
+    bad += _servers(own)
+    kind = config.task.kind
+    if own.of_task and kind != "coding" and not is_dotted(kind):
+        bad.append(
+            f"tools.of_task=True: task.kind={kind!r} has no tools, allowed are 'coding' and tasks of your own"
+        )
     if strangers := [name for name in own.agents if name not in agents]:
         bad.append(
             f"tools.agents={tuple(own.agents)!r}: {strangers[0]!r} is not among team.agents={agents!r}"
@@ -42,3 +82,60 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if c.counterfactual == "solo":
         bad.append(f"train.counterfactual='solo': with {where} allowed are other kinds")
     return bad
+
+
+def _servers(own: ConfigDict) -> list[str]:
+    """What is wrong with the servers and their keys."""
+    servers, variables = tuple(own.servers), tuple(own.key_variables)
+    bad: list[str] = []
+    for spec in servers:
+        if complaint := _of_server(spec):
+            bad.append(f"tools.servers: {complaint}")
+    if len(set(servers)) < len(servers):
+        bad.append(f"tools.servers={servers!r}: allowed are different ones")
+    if not all(type(name) is str and re.fullmatch("[A-Z_][A-Z0-9_]*|", name) for name in variables):
+        # One may be a key itself, so none is shown.
+        bad.append(
+            "tools.key_variables: allowed are names of capital letters, digits and _, and '' for no key"
+        )
+    if variables and len(variables) != len(servers):
+        bad.append(
+            f"tools.key_variables: they are {len(variables)}, allowed is one for each of the {len(servers)} servers"
+        )
+    if not all(type(name) is str and name for name in own.allowed):
+        bad.append(f"tools.allowed={tuple(own.allowed)!r}: allowed are names of tools")
+    return bad
+
+
+def _of_server(spec) -> str:
+    """What is wrong with one of the servers, '' if nothing."""
+    allowed = "allowed are the command that starts one, or its address, http://<host>:<port>/<path> or https"
+    if type(spec) is not str or not spec.strip():
+        return f"{spec!r} is neither a command nor an address; {allowed}"
+    if "://" not in spec.split()[0]:
+        try:
+            return "" if shlex.split(spec) else f"{spec!r} is neither a command nor an address; {allowed}"
+        except ValueError as error:
+            return f"{spec!r} is no command ({error}); {allowed}"
+    parts = urlsplit(spec)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        return (
+            "an address holds a user, a password, a query or a fragment; a key belongs into an environment variable, "
+            "see tools.key_variables"
+        )
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or len(spec.split()) > 1
+        or not _port(parts)
+    ):
+        return f"{spec!r} is neither a command nor an address; {allowed}"
+    return ""
+
+
+def _port(parts) -> bool:
+    """Whether the port is one, or left out."""
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False

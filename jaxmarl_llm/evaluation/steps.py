@@ -18,7 +18,7 @@ from jaxmarl_llm.protocols.worked import Part
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.tasks.planned import route_of
-from jaxmarl_llm.tasks.tools.toolbox import MARK, Call, read_call
+from jaxmarl_llm.tasks.tools.toolbox import MARK, ReadCall, read_call
 from jaxmarl_llm.team import Team
 
 # Names of the scores, in their order.
@@ -111,14 +111,14 @@ def table(drawn: Sequence[tuple[Part, str]], tools: Sequence[str]) -> dict[str, 
     }
 
 
-def _call(text: str) -> Call | None:
+def _call(text: str) -> ReadCall | None:
     try:
         return read_call(text)
     except ValueError:
         return None
 
 
-def _f1(wanted: Call, given: Call | None) -> float:
+def _f1(wanted: ReadCall, given: ReadCall | None) -> float:
     """F1 of the arguments, names and values together."""
     if given is None or given.name != wanted.name or not isinstance(given.arguments, dict):
         return 0.0

@@ -82,7 +82,8 @@ class Program:
         comes before another agent's. One agent: any single key.
     entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
-        may also call the entry point by its name. Standard library only.
+        may also call the entry point by its name. Standard library only. What it gives to `__output__(text)` is in
+        the report.
     shared: the names that agents use of each other; None: all that they define. A name that is not among them
         is its agent's own, whatever others call theirs.
     prelude: imports and helper functions of the data set. Runs before the sources in the candidate and before
@@ -188,6 +189,7 @@ class Report:
         stopped, those that the tests' side saw.
     cpu_seconds, wall_seconds: of the candidate's processes, and from submission to verdict (s).
     calls_cpu_seconds: what calls between agents cost its processes besides (s, an estimate from their number).
+    output: what the tests gave to `__output__`, the last one, cut (`judging.tester`).
     level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.
     """
 
@@ -202,6 +204,7 @@ class Report:
     cached: bool = dataclasses.field(default=False, compare=False)
     interactions: tuple[Interaction, ...] = ()
     calls_cpu_seconds: float = dataclasses.field(default=0.0, compare=False)
+    output: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "interactions", tuple(Interaction(*row) for row in self.interactions))

@@ -1,5 +1,6 @@
 """Evaluations with the settings of a config: of a team in memory, or of a run folder's."""
 
+import contextlib
 import math
 
 import jax
@@ -21,6 +22,7 @@ from jaxmarl_llm.factory import (
     rollouts,
     tasks,
     teams,
+    tools,
     training,
 )
 from jaxmarl_llm.utils import compile_times, console, device_memory
@@ -37,13 +39,14 @@ def evaluate(
     key: jax.Array,
     step: int = 0,
     memory=(),
+    toolbox=None,
     **options,
 ) -> evaluation.Evaluations:
     """`evaluation.evaluate` with the run's sampling settings and protocol.
 
     ``key``: where samples come from. A run has streams of its own for validation and for the test (see
     `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
-    ``memory``: lessons of earlier problems, see `protocols.build`. ``options``: others of
+    ``memory``: lessons of earlier problems, and ``toolbox``: see `protocols.build`. ``options``: others of
     `evaluation.evaluate`.
     """
     return evaluation.evaluate(
@@ -55,7 +58,7 @@ def evaluate(
         params=training.sampling_params(config),
         samples=samples,
         protocol=lambda drawn: rollouts.RoomForPrograms(
-            protocols.build(config, task, team, drawn, memory=memory)
+            protocols.build(config, task, team, drawn, memory=memory, toolbox=toolbox)
         ),
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
@@ -124,12 +127,14 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
     for k in ks:
         scores.pass_at_k(samples, 0, k)
     step = saved_agents.read_meta(workdir, which)["step"] if workdir else 0
-    with tasks.build_executor(config) as executor:
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(tasks.build_executor(config))
         task = build_split(config, executor, split, experts.build_expert(config, workdir))
+        toolbox = stack.enter_context(tools.opened(config, executor, task))
         speakers = experts.build(config, task.items, workdir)
         team = built = teams.build_team(config, speakers=speakers)
         if workdir:
-            inputs.warn(workdir, lambda: inputs.of_run(config, {EVALUATED[split]: task}, built))
+            inputs.warn(workdir, lambda: inputs.of_run(config, {EVALUATED[split]: task}, built, toolbox))
             team, _ = saved_agents.restore_team(workdir, which, team)
         teams.check_prompts(config, team, task)
         learned = [member.trainable for member in team.members]
@@ -141,7 +146,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
             answers = evaluate(
                 config, team, learned, task, items, samples, key, step, learned_by_run,
                 rows_per_batch=rows_per_batch(config, team, [(m.base, m.trainable) for m in team.members], samples),
-                progress=lambda done, total: done < total and display.update(done, {}),
+                progress=lambda done, total: done < total and display.update(done, {}), toolbox=toolbox,
             )  # fmt: skip
         isolation = tasks.isolation(executor)
     by_mode = {mode: getattr(answers, mode) for mode in results.MODES}

@@ -7,7 +7,7 @@ from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.protocols import worked
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
-from jaxmarl_llm.tasks.tools.toolbox import of_names
+from jaxmarl_llm.tasks.tools.toolbox import Toolbox, of_names
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -63,7 +63,7 @@ def _worked(config) -> worked.Worked | None:
     """What agents read and write in a solution with tools; None where they have none, or several have them."""
     if not config.tools.functions:
         return None
-    tools = of_names(tuple(config.tools.functions))
+    tools = Toolbox(of_names(tuple(config.tools.functions)))
     if planner.of(config):
         return worked.of_planner(tools)
     return worked.of_one(tools) if len(config.team.agents) == 1 else None
@@ -89,7 +89,7 @@ def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], 
         for name, (item, solution) in by_item.items()
         if solution is not None
     }
-    return rows, of_names(tuple(config.tools.functions)).names
+    return rows, tuple(tool.name for tool in of_names(tuple(config.tools.functions)))
 
 
 def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[Demonstration]:

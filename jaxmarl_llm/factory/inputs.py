@@ -14,6 +14,7 @@ from jaxmarl_llm.config.imitation import FILE as DEMONSTRATIONS
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import built_models, tasks, user_code
+from jaxmarl_llm.tasks.tools import Toolbox
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import content, dotted, formats
 from jaxmarl_llm.utils.errors import StorageError, UserError
@@ -24,15 +25,21 @@ ACCEPT = "--accept_changes goes on with those of now and records it"
 PROBLEMS_OF = tasks.PROBLEMS_OF | {"test": "test"}
 
 
-def of_run(config, of_splits: Mapping[str, object], team: Team) -> dict[str, str]:
+def of_run(
+    config, of_splits: Mapping[str, object], team: Team, toolbox: Toolbox | None = None
+) -> dict[str, str]:
     """Fingerprints of all inputs by what messages call them.
 
     Args:
       config: the run's.
       of_splits: tasks by the name of their split, as `tasks.build_task` makes them.
       team: the agents, with their tokenizers.
+      toolbox: what agents may call, where they may.
     """
-    return of_data(config, of_splits) | of_models(config, team) | of_code(config)
+    marks = of_data(config, of_splits) | of_models(config, team) | of_code(config)
+    return marks | (
+        {"what agents read of tools": f"sha256 {content.of_text(toolbox.describe())}"} if toolbox else {}
+    )
 
 
 def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
@@ -68,7 +75,8 @@ def of_models(config, team: Team) -> dict[str, str]:
 def of_code(config) -> dict[str, str]:
     """Fingerprints of the user's modules that the config names, and of the user's modules that these use."""
     marks = {}
-    for path, name in user_code.given(config).items():
+    functions = [("tools.functions", name) for name in config.tools.functions]
+    for path, name in [*user_code.given(config).items(), *functions]:
         for module, source in dotted.user_sources(name).items():
             marks[f"module {module} ({path}={name!r})"] = f"sha256 {content.of_text(source)}"
     return marks

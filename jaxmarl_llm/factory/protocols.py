@@ -34,7 +34,7 @@ from jaxmarl_llm.protocols.teams import show_teams, teams
 from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
 from jaxmarl_llm.systems.router import Ppo, Router
-from jaxmarl_llm.tasks.tools.toolbox import of_names
+from jaxmarl_llm.tasks.tools import Toolbox
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
@@ -59,19 +59,22 @@ SHOWS = {
 ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 
 
-def build(config, task, team: Team, samples: int | None = None, memory=()) -> Protocol:
+def build(
+    config, task, team: Team, samples: int | None = None, memory=(), toolbox: Toolbox | None = None
+) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
 
     ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, or a router; () as it begins.
+    ``toolbox``: what agents may call, see `factory.tools.opened`.
     """
-    if not config.tools.functions:
+    if toolbox is None:
         return _plain(config, task, team, samples, memory)
-    tools, apart = of_names(tuple(config.tools.functions)), samples is None
+    apart = samples is None
     if planner.of(config):
-        return Planner(task.prompts, tools, samples or config.train.group, config.tools.calls, apart)
+        return Planner(task.prompts, toolbox, samples or config.train.group, config.tools.calls, apart)
     protocol = _plain(config, task, team, samples, memory)
     agents = tuple(config.tools.agents) or tuple(config.team.agents)
-    return WithTools(protocol, tools, config.tools.calls, agents, apart)
+    return WithTools(protocol, toolbox, config.tools.calls, agents, apart)
 
 
 def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:

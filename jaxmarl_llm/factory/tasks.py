@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router
+from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router, tools
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -44,13 +44,13 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def build_executor(config) -> contextlib.AbstractContextManager:
-    """The sandbox, for tasks that run code, else a context of None; start it before anything touches JAX.
+    """The sandbox, for tasks and tools that run code, else a context of None; start it before anything touches JAX.
 
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
     kind = config.task.kind
     runs = custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", *programs.KINDS)
-    if not runs:
+    if not (runs or tools.in_sandbox(config)):
         return contextlib.nullcontext()
     c = config.executor
     limits = Limits(cpu_seconds=c.cpu_seconds, memory_mb=c.memory_mb)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, Prompts
 from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, route_of
-from jaxmarl_llm.tasks.tools import Toolbox
+from jaxmarl_llm.tasks.tools import Call, Toolbox
 
 Messages = tuple[dict[str, str], ...]
 # A text of the planner after which another agent writes.
@@ -95,8 +95,12 @@ class Planner:
             number, samples = (self.samples, 1) if self.apart else (1, self.samples)
             items = [i for i in range(len(state.items)) for _ in range(number)]
             return [self._plan(state, item, (), samples) for item in items]
-        last = [turn for turn in state.turns if turn.step == state.turns[-1].step]
-        return [self._after(state, turn) for turn in last if turn.kind == CALL]
+        last = [turn for turn in state.turns if turn.step == state.turns[-1].step and turn.kind == CALL]
+        caller = list(self.prompts(state.items[0]))[1]
+        made = [turn for turn in last if turn.agent == caller]
+        results = self.toolbox.results([Call(state.items[turn.item], turn.text) for turn in made])
+        result_of = {turn.id: text for turn, text in zip(made, results, strict=True)}
+        return [self._after(state, turn, result_of.get(turn.id, "")) for turn in last]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """A node for each conversation, in the order in which they began, once all have ended."""
@@ -110,15 +114,15 @@ class Planner:
             for *before, end in chains
         ]
 
-    def _after(self, state: Episode, turn: Turn) -> SpeakRequest:
-        """The request to whoever writes after a turn that leads on."""
+    def _after(self, state: Episode, turn: Turn, result: str) -> SpeakRequest:
+        """The request to whoever writes after a turn that leads on; ``result`` of its call, if it is one."""
         item = state.items[turn.item]
         questions = {agent: tuple(own) for agent, own in self.prompts(item).items()}
         planner, caller, summarizer = questions
         plan = turn if turn.agent == planner else state.turns[turn.parent]
         calls = _calls_before(state, plan, len(questions[planner]))
         if turn.agent == caller:
-            calls.append(done(plan.text, turn.text, self.toolbox.result(item, turn.text)))
+            calls.append(done(plan.text, turn.text, result))
             return self._plan(state, turn.item, calls, 1, turn.id)
         if route_of(turn.text) == CONCLUSION:
             messages = summarizer_reads(questions[summarizer], calls)

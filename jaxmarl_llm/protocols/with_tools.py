@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.turns import origin
 from jaxmarl_llm.protocols.types import Episode, Protocol
-from jaxmarl_llm.tasks.tools import MARK, Toolbox
+from jaxmarl_llm.tasks.tools import MARK, Call, Toolbox
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,11 @@ class WithTools:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to those who called a tool; if nobody did, those of the protocol inside."""
         if waiting := self._waiting(state):
-            return [self._go_on(state, turn) for turn in waiting]
+            calls = [
+                Call(state.items[turn.item], turn.text, state.requests[turn.request].turn) for turn in waiting
+            ]
+            results = self.toolbox.results(calls)
+            return [self._go_on(state, turn, text) for turn, text in zip(waiting, results, strict=True)]
         requests = [self._offering(request) for request in self.inner.step(state)]
         if not self.apart:
             return requests
@@ -68,13 +72,12 @@ class WithTools:
         first = min(state.turns[origin(state, turn)].step for turn in last)
         return [turn for turn in state.turns if turn.step >= first]
 
-    def _go_on(self, state: Episode, turn: Turn) -> SpeakRequest:
-        """The request that follows a call."""
+    def _go_on(self, state: Episode, turn: Turn, result: str) -> SpeakRequest:
+        """The request that follows a call, with what it gave back."""
         request, made = state.requests[turn.request], 0
         at: Turn | None = turn
         while at is not None and at.kind == CALL:
             made, at = made + 1, None if at.parent is None else state.turns[at.parent]
-        result = self.toolbox.result(state.items[turn.item], turn.text)
         messages = after_call(request.messages, turn.text, result)
         mark = MARK if made < self.calls else ""
         return dataclasses.replace(

@@ -58,6 +58,7 @@ def measured(run) -> list[float]:
             items,
             run.config.eval.samples,
             randomness.stream(run.config, "easy"),
+            toolbox=run.toolbox,
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
             engine=run.engine,

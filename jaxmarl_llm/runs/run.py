@@ -23,6 +23,7 @@ from jaxmarl_llm.factory import (
     randomness,
     tasks,
     teams,
+    tools,
     user_code,
 )
 from jaxmarl_llm.forest import Forest, marginals
@@ -63,6 +64,7 @@ class Run:
       services: executor and experts.
       engine: what draws the completions of training and evaluations.
       task, validation_task, test_task: the problems of the three splits.
+      toolbox: what agents may call before they answer, None for nothing.
       team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
       schedule, spending, summary: iterations, budgets, what summary.json holds.
       output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
@@ -121,6 +123,7 @@ class Run:
         self.task = tasks.build_task(config, executor, "train", expert)
         self.validation_task = tasks.build_task(config, executor, "eval", expert)
         self.test_task = tasks.build_task(config, executor, "test", expert)
+        self.toolbox = stack.enter_context(tools.opened(config, executor, self.task))
         tasks.check_splits(config, {"train": self.task, "eval": self.validation_task, "test": self.test_task})
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
 
@@ -149,7 +152,7 @@ class Run:
     def _check_inputs(self) -> tuple[dict[str, str], list[str]]:
         """Fingerprints of problems, models and the user's code, and what of the run's is no longer so."""
         of_splits = {"train": self.task, "eval": self.validation_task, "test": self.test_task}
-        now = inputs.of_run(self.config, of_splits, self.team)
+        now = inputs.of_run(self.config, of_splits, self.team, self.toolbox)
         no_longer = saved_config.no_longer_in(self.folder)
         return now, [*no_longer, *inputs.check(self.folder, now, self._accept_changes)]
 
@@ -170,7 +173,8 @@ class Run:
         )
         self.schedule = Schedule(config, self.learner.open(self.folder, stack))
         self.completed = self.schedule.start
-        self.protocol = protocols.build(config, self.task, self.team, memory=self.protocol_memory())
+        options = dict(memory=self.protocol_memory(), toolbox=self.toolbox)
+        self.protocol = protocols.build(config, self.task, self.team, **options)
         held = [member.base for member in self.team.members], self.learner.states, self.learner.own_states
         # Of all evaluations, so that those on fewer problems run the same program.
         rows = evaluations.rows_per_batch(config, self.team, held, seeds=self.seat.seeds)

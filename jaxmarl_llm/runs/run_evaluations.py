@@ -184,6 +184,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             run.key(STREAMS[split], state.step),
             step=state.step,
             memory=state.memory,
+            toolbox=run.toolbox,
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
             engine=run.engine,

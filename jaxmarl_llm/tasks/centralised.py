@@ -30,6 +30,7 @@ class CentralisedTask:
         self.items, self.normalise, self.reward_range = task.items, task.normalise, task.reward_range
         self.part_names, self.agents, self.roles = task.part_names, (agent,), tuple(task.agents)
         self._task = task
+        self.tools = getattr(task, "tools", None)
 
     def prompts(self, item) -> dict[str, list[dict[str, str]]]:
         """Chat messages: those of all roles side by side."""

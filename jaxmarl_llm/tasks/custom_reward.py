@@ -55,6 +55,7 @@ class CustomRewardTask:
         reward = self._calls.function
         self.feedback = getattr(task, "feedback", None)
         self.references = getattr(task, "references", None)
+        self.tools = getattr(task, "tools", None)
         if hasattr(task, "privileged"):  # a `DialogueTask`
             self.privileged, self.briefing, self.ends = task.privileged, task.briefing, task.ends
         self.reward_range = stated_range(reward)

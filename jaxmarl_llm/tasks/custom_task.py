@@ -15,8 +15,9 @@ whose items should differ. The object has
 and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
 several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
 for train.protocol=dialogue, the methods of a `DialogueTask`; for sft.source=reference,
-``references(item)``: {agent: text} or {agent: [texts]} to imitate; and ``sequential = True``, with which
-``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
+``references(item)``: {agent: text} or {agent: [texts]} to imitate; for tools.of_task, ``tools()``: some
+`tasks.tools.Tool`; and ``sequential = True``, with which ``judge(items, completions, histories)`` is told the
+answers before each (`tasks.types.SequentialTask`).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class CustomTask:
             if method := getattr(task, name, None):
                 setattr(self, name, method)
         self.references = getattr(task, "references", None)
+        self.tools = getattr(task, "tools", None)
         self.sequential = is_sequential(task)
         self._check()
 

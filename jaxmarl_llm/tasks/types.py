@@ -24,7 +24,8 @@ class Task(Protocol):
       reward_range: lowest and highest total, None if not known.
 
     A task that can be tried in several turns is a `FeedbackTask`. One with reference answers has
-    ``references(item)``, {agent: text, or a list of texts} or None, for train.system=sft.
+    ``references(item)``, {agent: text, or a list of texts} or None, for train.system=sft. One with tools for its
+    agents has ``tools()``, a sequence of `tasks.tools.Tool`, for tools.of_task.
     """
 
     items: Sequence[Any]

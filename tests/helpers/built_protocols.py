@@ -10,6 +10,8 @@ from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.reasoning import guess, tables
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
+from jaxmarl_llm.tasks.tools import Toolbox
+from jaxmarl_llm.tasks.tools.toolbox import of_function
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
 from jaxmarl_llm.tasks.worlds.load import load_task
 from jaxmarl_llm.tasks.worlds.task import WorldTask
@@ -24,7 +26,7 @@ PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
 def build(name, options, samples=None):
     """A protocol with its task, as a training (samples None) or an evaluation takes it."""
-    config = base_config()
+    config, toolbox = base_config(), None
     config.train.update(protocol=name, group=2)
     config.team.agents, config.lessons.encoder, config.search.plans = ("a", "b"), "ngrams", 1
     for key, value in options.items():
@@ -37,10 +39,10 @@ def build(name, options, samples=None):
     config.train.later_samples = 1 if name == "advice" else config.train.later_samples
     if name == "planner":
         config.team.agents = task_agents = ("planner", "caller", "summarizer")
-        config.tools.functions = tuple(f"{tables.__name__}:{tool}" for tool in ("look_up", "scale"))
+        toolbox = Toolbox([of_function(tables.look_up), of_function(tables.scale)])
         task = PlannedTask(ReasoningTask(tables.load("test"), ("solver",)), task_agents)
     if name == "relay":  # two agents in each turn
         turns = config.train.turns
         config.team.agents = ("a", "b", *(f"{agent}{turn}" for turn in range(1, turns) for agent in ("a", "b")))
         task = RelayTask(GAME, config.team.agents)
-    return protocols.build(config, task, None, samples), task
+    return protocols.build(config, task, None, samples, toolbox=toolbox), task

@@ -26,7 +26,7 @@ from jaxmarl_llm.config import maporl, validate
 from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.config.systems import FROM_PAIRS
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
-from jaxmarl_llm.factory import experts, systems, tasks, teams, training
+from jaxmarl_llm.factory import experts, systems, tasks, teams, tools, training
 from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
@@ -68,9 +68,10 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         team = teams.build_team(small, speakers=speakers)
         local_team = team.local("the doctor")
         yield from _of_prompts(config, local_team, splits)
+        toolbox = stack.enter_context(tools.opened(small, executor, task))
         caught, start = ErrorKeepingTask(task), time.perf_counter()
         try:
-            forest = first_rollout.draw(small, team, caught)
+            forest = first_rollout.draw(small, team, caught, toolbox)
         except Exception as error:
             yield failed("rollout", error)
             return

@@ -12,6 +12,7 @@ from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.rollout import counterfactuals
 from jaxmarl_llm.rollout.counterfactuals import SecondRollout
 from jaxmarl_llm.rollout.scoring import TaskScorer
+from jaxmarl_llm.tasks.tools import Toolbox
 from jaxmarl_llm.team import Team
 
 
@@ -29,10 +30,11 @@ def shrunk(config, problems: int, tokens: int):
     return small
 
 
-def draw(config, team: Team, task: Any) -> Forest:
+def draw(config, team: Team, task: Any, toolbox: Toolbox | None = None) -> Forest:
     """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode, config.train.partner_samples)
-    protocol, trainables = protocols.build(config, task, team), [member.trainable for member in team.members]
+    protocol = protocols.build(config, task, team, toolbox=toolbox)
+    trainables = [member.trainable for member in team.members]
     rollout = functools.partial(
         rollouts.run,
         team=team,

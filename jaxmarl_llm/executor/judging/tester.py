@@ -1,8 +1,8 @@
 """The tester: holds the tests, calls the candidate through a socket, and alone decides what passed.
 
 It never runs candidate text. Control messages in: a job (see `Worker`) with the tests' ends of the channels;
-out, one per job: {"run", "status", "gone", "passed", "total", "failures", "calls", "interactions"}. Status is
-a verdict, "gone" (a candidate's process, of that index, ended: the zygote knows why) or "bad-tests".
+out, one per job: {"run", "status", "gone", "passed", "total", "failures", "calls", "interactions", "output"}.
+Status is a verdict, "gone" (a candidate's process, of that index, ended: the zygote knows why) or "bad-tests".
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..isolation import confine, libc
 from . import influence, units
 from .agents import Agents
 
+MAX_OUTPUT = 10_000  # characters that tests may put into a report
 RECURSION = 8000  # frames: MAX_NESTING of all agents' channels, and the tests' own
 LEFT_OVER = 1 << 18  # bytes
 MEMORY_MB = 4096  # of the tester: bounds what returned values can blow up to
@@ -125,6 +126,7 @@ def _run_tests(job, suite, agents, score):
     candidate = space[job["entry_point"]] = _Candidate(agents)
     space[units.PASSED] = lambda index: _passed(agents, score, index)
     space[units.HANDLED] = lambda: agents.handled(sys.exc_info()[1])
+    space[units.OUTPUT] = score.put
     space[units.FAILED] = lambda index, error: score.fail(index, error, agents.kind_of(error))
     exec(suite.code, space)
     space["check"](candidate)
@@ -161,6 +163,7 @@ class Score:
 
     def __init__(self, suite: units.Suite):
         self.suite, self.passed, self.failures, self.kind, self.reached = suite, set(), [], None, -1
+        self.output = ""
 
     def ok(self, index: int) -> None:
         """A statement of check() went through."""
@@ -176,6 +179,10 @@ class Score:
     def note(self, text: str) -> None:
         """Add a line to the failures."""
         self.failures.append(text[:400])
+
+    def put(self, text: str) -> None:
+        """Keep a text for the report."""
+        self.output = str(text)[:MAX_OUTPUT]
 
     def interrupted(self, reason: str, called: bool) -> None:
         """The tests ended in the statement after the last one that was reached, if check() began at all."""
@@ -194,4 +201,9 @@ class Score:
         """Counts and texts as plain data."""
         counted = self.suite.units
         passed = len(counted & self.passed) if counted else int(status == "pass")
-        return {"passed": passed, "total": self.suite.total, "failures": self.failures}
+        return {
+            "passed": passed,
+            "total": self.suite.total,
+            "failures": self.failures,
+            "output": self.output,
+        }

@@ -11,6 +11,7 @@ from ..errors import InputError
 _BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 _UNWRAPPED = (ast.Return, ast.Global, ast.Nonlocal)  # must stand in the function itself
 PASSED, FAILED, HANDLED = "__unit_passed__", "__unit_failed__", "__unit_handled__"  # the tester binds them
+OUTPUT = "__output__"  # and this, for texts that tests want in the report
 
 _GUARD = """
 try:

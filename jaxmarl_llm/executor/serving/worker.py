@@ -33,6 +33,7 @@ _STUCK = {
     "calls": 0,
     "gone": 0,
     "interactions": [],
+    "output": "",
 }
 
 
@@ -206,6 +207,7 @@ class Worker:
             failures=tuple(failures),
             calls={program.entry_point: outcome["calls"]},
             interactions=tuple(Interaction(*row) for row in outcome["interactions"]),
+            output=outcome["output"],
             level=self.level,
             cpu_seconds=fate["cpu"],
             calls_cpu_seconds=fate["calls_cpu"],

@@ -217,14 +217,9 @@ def _usage(main: str, helper: str, rule: str) -> str:
 
 def _failure(answer: _Answer, agent: str) -> str:
     """The first failed test and how it failed; of the remains of hidden tests only how they failed."""
-    failures = answer.report.failures
-    shown = [line for line in failures if not line.startswith(problem_tests.HIDDEN)]
-    line = shown[0] if shown else failures[0].removeprefix(problem_tests.HIDDEN).removeprefix(" -> ")
-    statement, arrow, error = line.partition(" -> ")
-    if not arrow:
-        statement, error = "", line
-    candidate = problem_tests.parameter(answer.item.test)
-    statement = re.sub(rf"\b{re.escape(candidate)}\b", answer.item.entry_point, statement)
+    item = answer.item
+    statement, error = problem_tests.first_failure(answer.report.failures, item.test, item.entry_point)
+    arrow = " -> " if statement else ""
     return _cut(statement, MAX_CODE) + arrow + _exception(error, answer, agent)
 
 

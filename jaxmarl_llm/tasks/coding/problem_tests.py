@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Sequence
 
@@ -78,6 +79,19 @@ def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> st
     lines = test.split("\n")
     first = min(node.lineno for node in (check, *check.decorator_list))
     return "\n".join([*lines[: first - 1], ast.unparse(check), *lines[check.end_lineno :]])
+
+
+def first_failure(failures: Sequence[str], test: str, entry_point: str) -> tuple[str, str]:
+    """The first failed statement of a report, with the tested function's name, and how it failed.
+
+    Of the remains of hidden tests only how they failed; the statement is '' there, and where a program ended.
+    """
+    shown = [line for line in failures if not line.startswith(HIDDEN)]
+    line = shown[0] if shown else failures[0].removeprefix(HIDDEN).removeprefix(" -> ")
+    statement, arrow, error = line.partition(" -> ")
+    if not arrow:
+        return "", line
+    return re.sub(rf"\b{re.escape(parameter(test))}\b", entry_point, statement), error
 
 
 def parameter(test: str) -> str:

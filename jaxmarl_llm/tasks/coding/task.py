@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.executor import MAX_AGENTS, Program, Report
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
-from jaxmarl_llm.tasks.coding import problem_tests, published, reward
+from jaxmarl_llm.tasks.coding import problem_tests, published, reward, run_tests
 from jaxmarl_llm.tasks.coding import prompts as code_prompts
 from jaxmarl_llm.tasks.coding import references as code_references
 from jaxmarl_llm.tasks.coding import sources as code_sources
@@ -15,6 +15,7 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.reward import Draft
 from jaxmarl_llm.tasks.coding.roles import helper_functions
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.tools import Tool
 from jaxmarl_llm.utils.errors import UserError
 
 PROMPTS = {"examples": code_prompts.render, "published": published.render}
@@ -32,7 +33,8 @@ class CodingTask:
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
       feedback: the messages to agents before another try: one of `coding.feedback.MODES`, or a function
         from judged answers to {agent: text} for each.
-      revealed_tests: the tests that feedback may reveal: the first n, 0 for all, the last n if negative.
+      revealed_tests: the tests that feedback, and the tool ``run_tests``, may reveal: the first n, 0 for all,
+        the last n if negative.
       held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
         "tests_held_back"; if it is below that of the others, answers may be made for the tests.
       parsing: what of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python would
@@ -146,6 +148,10 @@ class CodingTask:
                 answers, self._run(programs, [answer.item for answer in answers]), strict=True
             )
         ]
+
+    def tools(self) -> tuple[Tool, ...]:
+        """``run_tests``, on the tests that feedback may show (`coding.run_tests`)."""
+        return (run_tests.tool(self._executor, self._shown),)
 
     def _run(self, programs: Sequence[Program | None], items: Sequence[CodingItem]) -> list[Report | None]:
         """Reports in order, None where there is no program; all in one call of the executor.

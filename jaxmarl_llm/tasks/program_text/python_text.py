@@ -24,6 +24,14 @@ def parse(text: str) -> ast.Module | None:
     return _parse(text)[0]
 
 
+def syntax_error(text: str) -> str:
+    """Where and why Python cannot parse a text, '' if it can, such as ``is no Python (line 2: invalid syntax)``."""
+    tree, error = _parse(text)
+    if tree is not None:
+        return ""
+    return f"is no Python (line {error.lineno}: {error.msg})" if error and error.lineno else "is no Python"
+
+
 def _parse(text: str) -> tuple[ast.Module | None, SyntaxError | None]:
     """(tree, None), or (None, the error where it is one of syntax)."""
     try:

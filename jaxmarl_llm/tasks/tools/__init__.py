@@ -1,5 +1,5 @@
 """Tools that agents call in their answers, and what a call gives back."""
 
-from jaxmarl_llm.tasks.tools.toolbox import MARK, Tool, Toolbox
+from jaxmarl_llm.tasks.tools.toolbox import MARK, Call, Tool, Toolbox, ToolError
 
-__all__ = ["MARK", "Tool", "Toolbox"]
+__all__ = ["MARK", "Call", "Tool", "Toolbox", "ToolError"]

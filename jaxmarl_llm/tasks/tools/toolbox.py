@@ -5,6 +5,7 @@ A call is a JSON object between two tags, as Hermes and Qwen models write it,
     <tool_call>{"name": "add", "arguments": {"a": 2, "b": 3}}</tool_call>
 """
 
+import concurrent.futures
 import dataclasses
 import inspect
 import json
@@ -13,14 +14,21 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.executor import ExecutorError
+from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
 
 MARK, MARK_END = "<tool_call>", "</tool_call>"  # a text that holds the first one calls a tool
 FIELD = "tools.functions"
-TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}  # of functions' parameters
+KINDS = TYPES | {list: "list", dict: "JSON object", object: "value"}
 LONGEST = 2000  # characters of a result that an agent reads
+AT_ONCE = 32  # most calls that are made at the same time
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
+
+
+class ToolError(UserError):
+    """A tool cannot be used any more, whatever an agent calls it with: it ends the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +38,14 @@ class Tool:
     Attributes:
       name: what a call names.
       about: what it does, a sentence.
-      parameters: name -> type, one of `TYPES`; all are required but those of ``optional``.
+      parameters: name -> type, one of `KINDS`; all are required but those of ``optional``.
       call: called with the arguments by name, and with ``item=``, the problem, if ``of_item``.
       optional: names of parameters that may be left out.
       of_item: whether the result depends on the problem, such as the result of its tests.
+      details: what agents read of a parameter in place of its type's name, by name.
+      check: what is wrong with arguments that have the right names and types, '' if nothing.
+      at_once: whether several calls may be made at the same time, from any thread.
+      origin: where it comes from, for messages.
     """
 
     name: str
@@ -42,24 +54,37 @@ class Tool:
     call: Callable[..., Any]
     optional: tuple[str, ...] = ()
     of_item: bool = False
+    details: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    check: Callable[[dict], str] | None = None
+    at_once: bool = False
+    origin: str = FIELD
 
     def describe(self) -> str:
         """A line: name, parameters with their types, and what it does."""
         shown = [
-            f"{name}: {TYPES[kind]}{' (may be left out)' if name in self.optional else ''}"
+            f"{name}: {self.details.get(name) or KINDS[kind]}"
+            f"{' (may be left out)' if name in self.optional else ''}"
             for name, kind in self.parameters.items()
         ]
-        return f"{self.name}({', '.join(shown)}): {self.about}"
+        return f"{self.name}({', '.join(shown)}){f': {self.about}' if self.about else ''}"
 
 
 class Call(NamedTuple):
+    """An agent's text with a call: about which item, and in which turn, from 0."""
+
+    item: Any
+    text: str
+    turn: int = 0
+
+
+class ReadCall(NamedTuple):
     """A call as it was written: the tool's name, and the arguments, by name if they are an object."""
 
     name: str
     arguments: Any
 
 
-def read_call(text: str) -> Call:
+def read_call(text: str) -> ReadCall:
     """The last call in a text. ValueError for what is no call."""
     calls = _CALL.findall(text)
     try:
@@ -68,18 +93,21 @@ def read_call(text: str) -> Call:
         raise UserError("the call is not a JSON object between the tags") from None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         raise UserError('the call needs "name" and "arguments"')
-    return Call(call["name"], call.get("arguments", {}))
+    return ReadCall(call["name"], call.get("arguments", {}))
 
 
 class Toolbox:
     """The tools of a run."""
 
     def __init__(self, tools: Sequence[Tool]):
-        self._tools = {tool.name: tool for tool in tools}
-        if len(self._tools) < len(tools) or not tools:
-            raise UserError(
-                f"tools are {[tool.name for tool in tools]}; allowed are one or more names that differ"
-            )
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            if other := self._tools.get(tool.name):
+                places = " and ".join(dict.fromkeys((other.origin, tool.origin)))
+                raise UserError(f"{places}: there are two tools {tool.name!r}; allowed are names that differ")
+            self._tools[tool.name] = tool
+        if not tools:
+            raise UserError("there are no tools; allowed are one or more")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,22 +128,63 @@ class Toolbox:
 
     def result(self, item: Any, text: str) -> str:
         """What the last call in a text gives back, as text; if it cannot be made, why."""
+        return self._give(self._read(text), Call(item, text))
+
+    def results(self, calls: Sequence[Call]) -> list[str]:
+        """`result` of several calls, in order; of several processes the first one makes them.
+
+        Those of tools that allow it are made at the same time, in no fixed order. ToolError names item and turn.
+        """
+        return distributed.on_main(self._results)(calls)
+
+    def _results(self, calls: Sequence[Call]) -> list[str]:
+        read = [self._read(call.text) for call in calls]
+        at_once = [n for n, one in enumerate(read) if not isinstance(one, str) and one[0].at_once]
+        given: dict[int, str] = {}
+        if at_once:
+            with concurrent.futures.ThreadPoolExecutor(min(len(at_once), AT_ONCE)) as pool:
+                texts = pool.map(lambda n: self._give(read[n], calls[n]), at_once)
+                given = dict(zip(at_once, texts, strict=True))
+        return [given[n] if n in given else self._give(read[n], call) for n, call in enumerate(calls)]
+
+    def _read(self, text: str) -> tuple[Tool, dict[str, Any]] | str:
+        """The tool and the arguments of the last call in a text, or what is wrong with it."""
         try:
-            call = read_call(text)
+            named = read_call(text)
         except ValueError as error:
             return f"error: {error}"
-        tool, given = self._tools.get(call.name), call.arguments
+        tool, given = self._tools.get(named.name), named.arguments
         if tool is None:
-            return f"error: there is no tool {call.name[:60]!r}; there are {', '.join(self.names)}"
+            return f"error: there is no tool {named.name[:60]!r}; there are {', '.join(self.names)}"
         if complaint := _complaint(tool, given):
             return f"error: {complaint}"
-        converted = {name: tool.parameters[name](value) for name, value in given.items()}
-        more = {"item": item} if tool.of_item else {}
         try:
-            found = tool.call(**converted, **more)
+            numbers = {name: float(value) for name, value in given.items() if tool.parameters[name] is float}
+        except OverflowError:
+            return f"error: a number of {tool.name} is too large"
+        return tool, given | numbers
+
+    def _give(self, read: tuple[Tool, dict[str, Any]] | str, call: Call) -> str:
+        """What a call that was read gives back."""
+        if isinstance(read, str):
+            return read
+        tool, arguments = read
+        more = {"item": call.item} if tool.of_item else {}
+        try:
+            return _readable(tool.call(**arguments, **more))
+        except ToolError as error:
+            name = getattr(call.item, "task_id", None)
+            where = f"item {name!r}, turn {call.turn + 1}" if name is not None else f"turn {call.turn + 1}"
+            raise ToolError(f"{where}: {error}") from error
+        except ExecutorError:
+            raise
         except Exception as error:  # the agent's arguments made it raise: it may try others
-            return f"error: {dotted.reason(error)}"[:LONGEST]
-        return str(found)[:LONGEST]
+            return _readable(f"error: {dotted.reason(error)}")
+
+
+def _readable(result: Any) -> str:
+    """A result as text that can be encoded, cut."""
+    return str(result)[:LONGEST].encode("utf-8", "replace").decode()
 
 
 def _complaint(tool: Tool, given: Any) -> str:
@@ -131,10 +200,9 @@ def _complaint(tool: Tool, given: Any) -> str:
         )
     for name, value in given.items():
         kind = tool.parameters[name]
-        fits = type(value) in ((int, float) if kind is float else (kind,))
-        if not fits:
-            return f"{name} of {tool.name} must be a {TYPES[kind]}, not {json.dumps(value)[:60]}"
-    return ""
+        if kind is not object and type(value) not in ((int, float) if kind is float else (kind,)):
+            return f"{name} of {tool.name} must be a {KINDS[kind]}, not {json.dumps(value)[:60]}"
+    return tool.check(given) if tool.check else ""
 
 
 def of_function(function: Callable[..., Any], name: str = "") -> Tool:
@@ -157,6 +225,6 @@ def of_function(function: Callable[..., Any], name: str = "") -> Tool:
     return Tool(name, about, {p: hints[p] for p in own}, function, optional, len(own) < len(parameters))
 
 
-def of_names(names: Sequence[str]) -> Toolbox:
+def of_names(names: Sequence[str]) -> list[Tool]:
     """The functions at dotted names as tools, each under the function's own name."""
-    return Toolbox([of_function(dotted.resolve(name, FIELD)) for name in names])
+    return [of_function(dotted.resolve(name, FIELD)) for name in names]

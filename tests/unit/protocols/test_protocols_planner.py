@@ -170,10 +170,10 @@ config = changed({
 def test_a_config_makes_it():
     made = config({"train.prompts": 2, "train.group": 4})
     built = build_task(made, None, "train")
-    protocol = protocols.build(made, built, None)
+    protocol = protocols.build(made, built, None, toolbox=BOX)
     assert (built.agents, protocol.samples, protocol.calls, protocol.apart) == (AGENTS, 4, 3, True)
     assert workload.completions(made) == 8 * 8 and workload.learned(made) == 8 * 4
-    assert not protocols.build(made, built, None, samples=3).apart
+    assert not protocols.build(made, built, None, samples=3, toolbox=BOX).apart
     assert imitation._worked(made) is not None
 
 

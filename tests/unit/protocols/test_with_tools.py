@@ -6,7 +6,8 @@ from changed_configs import changed
 from scripted_rounds import play
 from toolboxes import BOX, call
 
-from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.config import base_config
+from jaxmarl_llm.factory import protocols, tools
 from jaxmarl_llm.forest import ANSWER, CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.protocols.with_tools import WithTools
@@ -110,9 +111,13 @@ config = changed({"task.kind": "reasoning", "task.source": "sums", "train.joint_
 
 
 def test_a_config_makes_it():
-    made = protocols.build(config({"tools.agents": ("main",), "tools.calls": 5}), TASK, None)
-    assert (made.agents, made.calls, made.apart, made.toolbox.names) == (("main",), 5, True, ("add",))
-    assert not protocols.build(config(), TASK, None, samples=2).apart
+    made = protocols.build(config({"tools.agents": ("main",), "tools.calls": 5}), TASK, None, toolbox=BOX)
+    assert (made.agents, made.calls, made.apart, made.toolbox.names) == (("main",), 5, True, ("add", "share", "passed"))
+    assert not protocols.build(config(), TASK, None, samples=2, toolbox=BOX).apart
+    with tools.opened(config(), None, TASK) as box:
+        assert box.names == ("add",)
+    with tools.opened(base_config(), None, TASK) as none:
+        assert none is None and isinstance(protocols.build(base_config(), TASK, None, toolbox=none), Simultaneous)
 
 
 @pytest.mark.parametrize("fields, message", [
@@ -120,8 +125,17 @@ def test_a_config_makes_it():
     ({"tools.agents": ("x",)}, r"tools.agents=\('x',\): 'x' is not among team.agents="),
     ({"train.joint_mode": "cross"}, "train.joint_mode='cross': with tools.functions allowed is 'aligned'"),
     ({"train.protocol": "tree"}, "train.protocol='tree': with tools.functions allowed are 'simultaneous', 'pipeline'"),
+    ({"tools.servers": ("ftp://host/x",)}, "tools.servers: 'ftp://host/x' is neither a command nor an address"),
+    ({"tools.servers": (" ",)}, "tools.servers: ' ' is neither a command nor an address"),
+    ({"tools.servers": ("http://host:x/mcp",)}, "'http://host:x/mcp' is neither a command nor an address"),
+    ({"tools.servers": ("run 'it",)}, r'tools.servers: "run \'it" is no command'),
+    ({"tools.servers": ("http://me:Zq81@host",)}, "tools.servers: an address holds a user, [^Z]*$"),
+    ({"tools.servers": ("a", "a")}, "tools.servers=.*: allowed are different ones"),
+    ({"tools.servers": ("a",), "tools.key_variables": ("sk-Zq81",)}, "tools.key_variables: allowed are names [^Z]*$"),
+    ({"tools.servers": ("a",), "tools.key_variables": ("A", "")}, "tools.key_variables: they are 2, allowed is one"),
+    ({"tools.of_task": True}, "tools.of_task=True: task.kind='reasoning' has no tools"),
     ({"train.partner_samples": 2}, "train.partner_samples=2: with tools.functions allowed is 0"),
-    ({"tools.functions": (), "tools.calls": 5}, "tools.calls=5: tools.functions is empty, so that there are none"),
+    ({"tools.functions": (), "tools.calls": 5}, "tools.calls=5: there are no tools: tools.functions and"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):

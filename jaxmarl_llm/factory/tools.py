@@ -1,0 +1,75 @@
+"""From a config to the tools that agents may call: functions, servers, those of the task."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from jaxmarl_llm.config import tools as settings
+from jaxmarl_llm.executor import Executor
+from jaxmarl_llm.experts.attempts import read_key
+from jaxmarl_llm.tasks.tools import Tool, Toolbox, sandboxed, servers, toolbox
+from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils.errors import UserError
+
+
+@contextlib.contextmanager
+def opened(config, executor: Executor | None, task) -> Iterator[Toolbox | None]:
+    """The tools of a run, whose servers are connected until the end; None where agents have none.
+
+    Args:
+      config: the run's.
+      executor: the sandbox, for functions that run there.
+      task: of any split: its tools are for the items of all.
+
+    Errors: UserError for functions that are no tools, servers that do not answer, names that two tools have.
+    """
+    if not settings.offered(config):
+        yield None
+        return
+    own = config.tools
+    with contextlib.ExitStack() as stack:
+        made: list[Tool] = []
+        if settings.in_sandbox(config):
+            made += sandboxed.of_names(tuple(own.functions), executor)
+        else:
+            made += toolbox.of_names(tuple(own.functions))
+        made += _of_servers(config, stack)
+        made += _of_task(config, task)
+        yield Toolbox(made)
+
+
+def _of_servers(config, stack: contextlib.ExitStack) -> list[Tool]:
+    """The servers' tools. Of several processes the first one is connected, and calls for all."""
+    specs = tuple(config.tools.servers)
+    if not specs:
+        return []
+    connections: list[servers.Servers] = []
+
+    def described() -> Sequence[Sequence[dict]]:
+        pairs = zip(specs, config.tools.key_variables, strict=False)
+        keys = {spec: (name, _key(name)) for spec, name in pairs if name}
+        connections.append(servers.Servers(specs, config.tools.timeout_seconds, keys))
+        return stack.enter_context(connections[0]).described()
+
+    of_all = distributed.on_main(described)()
+    return servers.tools(specs, of_all, tuple(config.tools.allowed), connections[0] if connections else None)
+
+
+def _key(variable: str) -> str:
+    """The key in an environment variable."""
+    try:
+        return read_key(variable)
+    except ValueError as error:
+        raise UserError(f"tools.key_variables: {error}") from None
+
+
+def _of_task(config, task) -> Sequence[Tool]:
+    """The task's own tools, if the config wants them."""
+    if not config.tools.of_task:
+        return ()
+    own = getattr(task, "tools", None)
+    made = tuple(own()) if own else ()
+    if not made:
+        raise UserError(
+            f"tools.of_task=True: task.kind={config.task.kind!r} has no tools, allowed are tasks with a method tools()"
+        )
+    return made
