@@ -151,5 +151,5 @@ def room(config):
     """Tiny models that say where to go, in short episodes."""
     config.model = "game-tiny"
     config.task.eval_source = config.task.test_source = "ball[:32]"
-    config.train.turns, config.train.prompts, config.train.group = 4, 4, 8
+    config.train.turns, config.train.prompts, config.train.group = 8, 8, 8  # few random walks get there
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()

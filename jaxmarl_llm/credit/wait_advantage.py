@@ -16,7 +16,7 @@ def joint_advantages(q_X, wait_X, *, discount: float) -> jax.Array:
         A(s, a) = Q(s, a) - Q(s, w) / gamma
 
     That of waiting itself is (1 - 1 / gamma) Q(s, w): below 0 where there is something to earn. (arXiv 2405.14314,
-    definition of the joint advantage.)
+    definition of the joint advantage.) Linear in the values: gradients reach all of them.
 
     >>> joint_advantages([0.5, 0.25], [0.25, 0.25], discount=0.5).tolist()
     [0.0, -0.25]
@@ -41,6 +41,7 @@ def ordered_advantages(q_XN, wait_X, *, discount: float) -> jax.Array:
     Q^{1:i} is the value of the joint action in which the agents after i wait. The paper (arXiv 2405.14314) draws what
     they do from its data or fills in WAIT; here it is WAIT always, so that values do not depend on a draw. The first
     agent is compared with V, as only then do the parts add up to `joint_advantages`; it alone bears what a step costs.
+    Gradients reach all values.
 
     >>> ordered_advantages([[0.5, 0.75]], [0.25], discount=0.5).tolist()
     [[0.0, 0.25]]

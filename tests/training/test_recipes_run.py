@@ -79,7 +79,8 @@ def test_every_system_has_something_to_learn_from(trained, name, fields):
     learns = [any(f"{agent}/loss" in row for agent in agents) for row in actual.rows]
     stages = {"malt": [False, True, True], "sweet": [False, False, True]}  # of which the second is the critic's
     assert learns == stages.get(name, [not collects, True])
-    assert actual.advantages and all(np.abs(learned).max() > 0 for learned in actual.advantages)
+    some = [np.abs(learned).max() > 0 for learned in actual.advantages]
+    assert any(some) if name == "mutual" else some and all(some)  # all episodes of a batch of later turns may fail
     last = actual.rows[-1]
     if name == "malt":  # it draws, it imitates, it prefers
         assert last["refiner/dpo_loss"] == pytest.approx(np.log(2), rel=1e-3)  # at the reference itself

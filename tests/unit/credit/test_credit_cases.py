@@ -21,6 +21,7 @@ EXEMPT = {
     "aligned_credit": (("equal",), "compares nothing"),
     "cross_counterfactuals": (("single",), "refuses one sample (test_credit_joint.py)"),
     "rewards_at_end": (("equal",), "compares nothing"),
+    **dict.fromkeys(("joint_advantages", "ordered_advantages"), (("padded",), "of states by themselves")),
     "influence_returns": (("padded",), "of conversations of equally many turns"),
     "transition_bonuses": (("padded", "single"), "of the same, and refuses one agent (test_credit_influence.py)"),
     **dict.fromkeys(
@@ -280,6 +281,20 @@ CASES |= {
                 credit.backed_up_returns([0.1] * 3, [0, 1, 2], [-1, 0, 0], turns=2, num_keys=3),
                 [0.2, 0.1, 0.1],
             ),
+        },
+    ),
+    "joint_advantages": Case(
+        functools.partial(credit.joint_advantages, discount=0.5), (VALUES, VALUES[::-1].copy()), 2,
+        {
+            "single": lambda: (credit.joint_advantages([3.0], [1.0], discount=0.5), [1.0]),
+            "equal": lambda: (credit.joint_advantages([2.0] * 3, [1.0] * 3, discount=0.5), [0.0] * 3),
+        },
+    ),
+    "ordered_advantages": Case(
+        functools.partial(credit.ordered_advantages, discount=0.5), (TURNS, VALUES[:3]), 2,
+        {
+            "single": lambda: (credit.ordered_advantages([[3.0]], [1.0], discount=0.5), [[1.0]]),
+            "equal": lambda: (credit.ordered_advantages([[2.0] * 2] * 3, [1.0] * 3, discount=0.5), np.zeros((3, 2))),
         },
     ),
     "influence_returns": Case(
