@@ -134,7 +134,7 @@ def test_options_reach_their_places():
         train__turn_weights=(1.0, 0.5), train__hand_on="best", train__turns=2, train__turn_loss="mean",
     )  # fmt: skip
     drawn = training.sampling_params(c)
-    assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1, ())
+    assert dataclasses.astuple(drawn) == (16, 0.7, 5, 0.9, 0.1, (), ())
     loss = training.loss_config(c)
     assert loss.sampling == drawn
     assert (loss.clip, loss.ratio_level, loss.aggregation) == (0.2, "sequence", "token")
