@@ -87,7 +87,7 @@ CONFIG = config_dict.ConfigDict({
     "warm_up": {"steps": 0},
     "eval": {"samples": 2, "vote": "", "until_agreed": False},
     "train": {"turns": 1, "protocol": "simultaneous"},
-    "tools": {"functions": ()},
+    "tools": {"functions": (), "servers": (), "of_task": False},
     "task": {"kind": "coding", "test_source": "scripted", "test_split": "test"},
     "executor": {"cpu_seconds": 2.0, "memory_mb": 512},
     "model_options": {"chat": True, "chat_template": {}, "date": ""},

@@ -24,7 +24,7 @@ def run(tmp_path, monkeypatch):
     made = object.__new__(Run)
     made.__dict__.update(
         config=config, output_folder=tmp_path, tell=lambda line: None, task=SimpleNamespace(items=items), evaluations=0,
-        team=SimpleNamespace(members=()), prompt_sizes=None, items_per_batch=4, engine=None,
+        team=SimpleNamespace(members=()), prompt_sizes=None, items_per_batch=4, engine=None, toolbox=None,
         timer=lambda name: contextlib.nullcontext(),
         seat=SimpleNamespace(display=lambda *a, **b: contextlib.nullcontext()),
     )  # fmt: skip
