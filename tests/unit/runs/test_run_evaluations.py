@@ -46,6 +46,7 @@ def run(tmp_path):
         config=config, folder=tmp_path, output_folder=tmp_path, team=tiny_team(), validation_task=TASK,
         test_task=TASK, validation_items=[0, 2], learner=Learner(), protocol_memory=lambda step=None: (),
         timer=metrics.PhaseTimer(), key=key, rows=rows,
+        toolbox=None,
         services=SimpleNamespace(executor_metrics=lambda prefix: {}, isolation={}),
         log=lambda step, values: rows.append({"step": step, **values}),
         summary=resumed_summary.read_summary(tmp_path, 0), display=None, prompt_sizes=None, items_per_batch=3,
