@@ -147,16 +147,16 @@ def read(name: str) -> list[Question]:
             f"the questions of {name!r} are in a package that is not installed: pip install --no-deps {PACKAGE}"
         )
     answers = folder / "possible_answer" / f"BFCL_v4_{name}.json"
-    asked = files.read_text(folder / f"BFCL_v4_{name}.json")
-    return questions(asked, files.read_text(answers) if answers.exists() else "")
+    lines = files.read_text(folder / f"BFCL_v4_{name}.json")
+    return questions(lines, files.read_text(answers) if answers.exists() else "")
 
 
-def questions(asked: str, answers: str) -> list[Question]:
+def questions(lines: str, answers: str) -> list[Question]:
     """Questions from the lines of a set, and of its answers, which irrelevance has none of."""
     rows = map(json.loads, answers.splitlines())
     call_of = {row["id"]: next(iter(row["ground_truth"][0].items())) for row in rows}
     made = []
-    for row in map(json.loads, asked.splitlines()):
+    for row in map(json.loads, lines.splitlines()):
         call = call_of.get(row["id"], ("", {}))
         made.append(Question(row["id"], tuple(row["question"][0]), tuple(row["function"]), *call))
     return made

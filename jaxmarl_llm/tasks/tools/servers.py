@@ -339,15 +339,15 @@ class _Connection:
 
     async def _list(self) -> list[dict]:
         """All tools, page by page."""
-        found: list[dict] = []
+        listed: list[dict] = []
         cursor = None
         for _ in range(MOST_PAGES):
             page = await self._client.list_tools(cursor=cursor)
-            found += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
             cursor = page.next_cursor
             if cursor is None:
                 break
-        return json.loads(self._hidden(json.dumps(found)))
+        return json.loads(self._hidden(json.dumps(listed)))
 
     async def _reason(self, error: Exception | str) -> str:
         """Why a connection broke, in one line, with the last line that the process has printed as an error."""
