@@ -121,7 +121,9 @@ def _drop_rows(path: Path, resume_step: int | None) -> None:
 
 
 def _number(name: str, value) -> float | int | None:
-    """A plain JSON number: integers stay integers, NaN and infinities become None."""
+    """A plain JSON number: integers stay integers, NaN and infinities become None, as which they are read back."""
+    if value is None:
+        return None
     try:
         number = int(value) if isinstance(value, int) else float(value)
     except (TypeError, ValueError) as error:

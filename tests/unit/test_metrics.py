@@ -30,6 +30,10 @@ def test_not_finite_becomes_null_and_the_file_stays_json(tmp_path):
         writer.write(0, {"nan": float("nan"), "inf": np.inf, "one": 1.0})
     strict = json.loads(lines(tmp_path)[0], parse_constant=pytest.fail)
     assert strict == {"step": 0, "nan": None, "inf": None, "one": 1.0}
+    # A run that begins from another one takes over rows that were read back.
+    with MetricsWriter(tmp_path / "other") as writer:
+        writer.write(1, {name: value for name, value in read_metrics(tmp_path)[0].items() if name != "step"})
+    assert read_metrics(tmp_path / "other") == [strict | {"step": 1}]
 
 
 def test_bad_values_name_the_metric_and_write_nothing(tmp_path):
