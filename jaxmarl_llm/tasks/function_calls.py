@@ -60,7 +60,7 @@ class Question:
 
 
 class FunctionCalls:
-    """The task, for one agent, ``caller``; see the module. Parts: ``called``, whether the text has a call."""
+    """The task, for one agent, ``caller``; see the module. Parts: ``called``, 100 where the text has a call, else 0."""
 
     agents = ("caller",)
     part_names = ("called",)
@@ -85,7 +85,7 @@ class FunctionCalls:
     def judge(self, items: Sequence[Question], completions: dict[str, list[str]]) -> list[Judgement]:
         """1 for a right text, else 0."""
         return [
-            Judgement({"called": float(MARK in text)}, float(right(item, text)), "judged")
+            Judgement({"called": 100.0 * (MARK in text)}, float(right(item, text)), "judged")
             for item, text in zip(items, completions["caller"], strict=True)
         ]
 

@@ -59,6 +59,12 @@ def test_what_an_agent_reads():
     assert "(Its base)" in message["content"] and "If none of them helps" in message["content"]
 
 
+def test_judgements():
+    task = object.__new__(function_calls.FunctionCalls)
+    good, none = task.judge([ITEM, ITEM], {"caller": [call(**GOOD), "10"]})
+    assert (good.total, good.parts, none.total, none.parts) == (1.0, {"called": 100.0}, 0.0, {"called": 0.0})
+
+
 config = changed({
     "task.kind": "jaxmarl_llm.tasks.function_calls.FunctionCalls", "task.source": "simple_python",
     "team.agents": ("caller",), "train.joint_mode": "aligned",
