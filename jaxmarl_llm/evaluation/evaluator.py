@@ -118,7 +118,7 @@ def evaluate(
         tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
         tokens_B += _by_item(tokens, per_item, n_real)
         if scorer.sequential:
-            numbers = [episodes.counts(forest, episodes.chain_of(forest, j)) for j in by_turn[-1]]
+            numbers = [episodes.counts(forest, forest.chain_to(j)) for j in by_turn[-1]]
             counts_B += _by_item(numbers, per_item, n_real)
         progress(len(tokens_B), number)
     turns = max(map(len, batches))

@@ -27,11 +27,3 @@ def metrics(forest: Forest) -> dict[str, float]:
     """Means of `counts` over the episodes of an iteration, ``gate/<name>``."""
     rows = np.array([counts(forest, chain) for chain in forest.chains()])
     return {f"gate/{name}": float(mean) for name, mean in zip(NAMES, rows.mean(0), strict=True)}
-
-
-def chain_of(forest: Forest, last: int) -> list[int]:
-    """The joint answers that led to one, which is the last of them."""
-    chain = [last]
-    while (before := forest.joints[chain[0]].follows) is not None:
-        chain.insert(0, before)
-    return chain

@@ -221,11 +221,15 @@ class Forest:
         chains = []
         for j in range(len(self.joints)):
             if j not in followed:
-                chain = [j]
-                while (before := self.joints[chain[0]].follows) is not None:
-                    chain.insert(0, before)
-                chains.append(chain)
+                chains.append(self.chain_to(j))
         return chains
+
+    def chain_to(self, last: int) -> list[int]:
+        """Indices of the joint answers that lead to one, from the first to itself."""
+        chain = [last]
+        while (before := self.joints[chain[0]].follows) is not None:
+            chain.insert(0, before)
+        return chain
 
     def texts_of(self, j: int) -> dict[str, str]:
         """The texts of a joint answer, by agent."""

@@ -15,7 +15,7 @@ from jaxmarl_llm.forest import REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.protocols.simultaneous import Simultaneous
 from jaxmarl_llm.protocols.turns import MultiTurn, by_node, own_turns
-from jaxmarl_llm.protocols.types import Episode, item_name
+from jaxmarl_llm.protocols.types import Episode, apart, item_name
 from jaxmarl_llm.utils.errors import UserError
 
 Messages = tuple[dict[str, str], ...]
@@ -130,10 +130,7 @@ class Unadvised(Simultaneous):
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to the actor, for one sample each."""
-        requests = super().step(state)
-        return [
-            dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)
-        ]
+        return apart(super().step(state))
 
 
 def _reading(

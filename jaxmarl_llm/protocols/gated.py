@@ -18,7 +18,7 @@ from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.gate import Attempt, Gate, Plan
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.turns import MultiTurn, own_turns
-from jaxmarl_llm.protocols.types import Episode
+from jaxmarl_llm.protocols.types import Episode, apart
 
 Place = tuple[int, int | None]  # item, and joint answer before or None
 
@@ -82,11 +82,7 @@ class Gated(MultiTurn):
 
     def _each(self, requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
         """The requests, each for one sample if these are to be apart."""
-        if not self.apart:
-            return list(requests)
-        return [
-            dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)
-        ]
+        return apart(requests) if self.apart else list(requests)
 
     def _plans(self, state: Episode, number: int) -> list[tuple[Place, Plan]]:
         """The plans of a step with their places, in the order of their first questions."""

@@ -14,15 +14,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, Prompts
-from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, route_of
+from jaxmarl_llm.protocols.types import Episode, Prompts, apart
+from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, last_line, route_of
 from jaxmarl_llm.tasks.tools import Call, Toolbox
 
 Messages = tuple[dict[str, str], ...]
 # A text of the planner after which another agent writes.
-GOES_ON, CONCLUDES = (
-    rf"(?:^|\n) *Next: *(?:{words}) *\.?\s*\Z" for words in (f"{CALLER}|{CONCLUSION}", CONCLUSION)
-)
+GOES_ON, CONCLUDES = last_line(CALLER, CONCLUSION), last_line(CONCLUSION)
 ANYTHING = r"\A"  # a call leads on, whatever it is
 PLAN = (
     f'Say in a sentence what is needed now, and end with a line that is "Next: {CALLER}" if a tool must be called, '
@@ -92,9 +90,8 @@ class Planner:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to whoever is next in each conversation that goes on."""
         if not state.turns:
-            number, samples = (self.samples, 1) if self.apart else (1, self.samples)
-            items = [i for i in range(len(state.items)) for _ in range(number)]
-            return [self._plan(state, item, (), samples) for item in items]
+            requests = [self._plan(state, item, (), self.samples) for item in range(len(state.items))]
+            return apart(requests) if self.apart else requests
         last = [turn for turn in state.turns if turn.step == state.turns[-1].step and turn.kind == CALL]
         caller = list(self.prompts(state.items[0]))[1]
         made = [turn for turn in last if turn.agent == caller]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.forest import CALL, REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import with_quotes
-from jaxmarl_llm.protocols.types import Episode, Prompts
+from jaxmarl_llm.protocols.types import Episode, Prompts, apart
 
 STOP = "stop"
 
@@ -59,8 +59,8 @@ class Prompted:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to the agent that decides, then to those whom it has named."""
         if not state.turns:
-            number, samples = (self.samples, 1) if self.apart else (1, self.samples)
-            return [self._decide(state, i, samples) for i in range(len(state.items)) for _ in range(number)]
+            requests = [self._decide(state, item, self.samples) for item in range(len(state.items))]
+            return apart(requests) if self.apart else requests
         last = [turn for turn in state.turns if turn.step == state.turns[-1].step]
         if any(turn.agent == self.decides for turn in last):
             return [self._answer(state, turn) for turn in last if turn.kind == CALL]

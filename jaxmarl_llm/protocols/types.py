@@ -116,6 +116,11 @@ def remarks(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
     return [dataclasses.replace(request, kind=REMARK) for request in requests]
 
 
+def apart(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
+    """The requests with one of its own for every sample, so that all are for equally many."""
+    return [dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)]
+
+
 class Protocol(Interface):
     """The methods of a protocol that the rollout calls."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.turns import origin
-from jaxmarl_llm.protocols.types import Episode, Protocol
+from jaxmarl_llm.protocols.types import Episode, Protocol, apart
 from jaxmarl_llm.tasks.tools import MARK, Call, Toolbox
 
 
@@ -41,11 +41,7 @@ class WithTools:
             results = self.toolbox.results(calls)
             return [self._go_on(state, turn, text) for turn, text in zip(waiting, results, strict=True)]
         requests = [self._offering(request) for request in self.inner.step(state)]
-        if not self.apart:
-            return requests
-        return [
-            dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)
-        ]
+        return apart(requests) if self.apart else requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of the protocol inside once all its requests are answered; none before that."""

@@ -11,7 +11,11 @@ from jaxmarl_llm.tasks.types import Messages, Task
 from jaxmarl_llm.utils.errors import UserError
 
 ROUTES = CALLER, CONCLUSION, GIVE_UP = ("caller", "conclusion", "give up")
-_LAST_LINE = re.compile(rf"(?:^|\n) *Next: *({'|'.join(ROUTES)}) *\.?\s*\Z")
+
+
+def last_line(*routes: str) -> str:
+    """A regular expression of texts whose last line names one of some routes, which is its group."""
+    return rf"(?:^|\n) *Next: *({'|'.join(routes)}) *\.?\s*\Z"
 
 
 def route_of(text: str) -> str | None:
@@ -20,7 +24,7 @@ def route_of(text: str) -> str | None:
     >>> route_of("The price is needed.\\nNext: caller"), route_of("Next: caller, please"), route_of("caller")
     ('caller', None, None)
     """
-    match = _LAST_LINE.search(text)
+    match = re.search(last_line(*ROUTES), text)
     return match.group(1) if match else None
 
 

@@ -58,7 +58,7 @@ class ActionValues:
     ):
         self._world, self._encode = world, encode
         self._vectors: dict[str, np.ndarray] = {}
-        self._asked: dict[Key, None] = {}
+        self._in_question: dict[Key, None] = {}
         returns: dict[Key, list[float]] = {}
         for state, joint, value in rows:
             returns.setdefault(self._key(state, joint), []).append(value)
@@ -96,7 +96,7 @@ class ActionValues:
         }
 
     def __call__(self, state: State, joint: Joint) -> float:
-        """Q of a joint action. The values of all that is legal in a state are computed together."""
+        """Q of a joint action, computed once."""
         key = self._key(state, joint)
         if key not in self._known:
             self._known |= dict(zip([key], self._values([key]), strict=True))
@@ -104,11 +104,15 @@ class ActionValues:
 
     def note(self, state: State, joint: Joint) -> None:
         """Note an action that is in question, for `seen`."""
-        self._asked[self._key(state, joint)] = None
+        self._in_question[self._key(state, joint)] = None
 
     def seen(self) -> float:
         """Share of the different actions in question so far that were ever in the data; NaN without any."""
-        return sum(key in self._seen for key in self._asked) / len(self._asked) if self._asked else np.nan
+        return (
+            sum(key in self._seen for key in self._in_question) / len(self._in_question)
+            if self._in_question
+            else np.nan
+        )
 
     def _key(self, state: State, joint: Joint) -> Key:
         return tuple(self._world.show(state, agent) for agent in self._world.agents), tuple(joint)
