@@ -33,6 +33,8 @@ FIELDS = (
            read=Read(lambda c: of(c) and c.router.kind == "cascade", "only router.kind='cascade' reads it")),
     value("router.costs", (), "What an answer of each agent costs, in units of a right answer; empty: nothing.",
           _ROUTED),
+    value("router.token_prices", (), "Or its tokens as they are counted: (price of a thousand prompt tokens, of a "
+          "thousand completion tokens) of each agent, in units of a right answer.", _ROUTED),
     number("router.change", 1.0, "Weight of the change in quality from one answer to the next in the reward.", low=1e-6,
            read=_ROUTED),
     choice("router.encoder", "ngrams", "What reads questions and answers for the router; or the dotted name of a "
@@ -64,6 +66,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"router.costs={tuple(own.costs)!r}: allowed is one per agent ({len(agents)}), or none")
     if not all(type(cost) in (int, float) and 0 <= cost < 1e6 for cost in own.costs):
         bad.append(f"router.costs={tuple(own.costs)!r}: allowed are numbers from 0")
+    bad += _token_prices(own, agents)
     if own.kind == "prompt" and len(agents) < 3:
         bad.append(
             f"team.agents={agents!r}: router.kind='prompt' needs one who decides and two or more others"
@@ -80,4 +83,22 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         )
     if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world"):
         bad.append(f"task.kind={config.task.kind!r}: {where} needs a task that one agent can answer")
+    return bad
+
+
+def _token_prices(own: ConfigDict, agents: tuple[str, ...]) -> list[str]:
+    """What is wrong with prices of tokens."""
+    prices, bad = tuple(own.token_prices), []
+    pairs = [tuple(pair) if isinstance(pair, tuple | list) else () for pair in prices]
+    numbers = [x for pair in pairs for x in pair]
+    if any(len(pair) != 2 for pair in pairs) or not all(
+        type(x) in (int, float) and 0 <= x < 1e6 for x in numbers
+    ):
+        bad.append(f"router.token_prices={prices!r}: allowed are pairs of numbers from 0")
+    elif prices and len(prices) != len(agents):
+        bad.append(f"router.token_prices={prices!r}: allowed is one pair per agent ({len(agents)}), or none")
+    if prices and own.costs:
+        bad.append(
+            f"router.costs={tuple(own.costs)!r}: allowed is () with router.token_prices, which is the cost"
+        )
     return bad

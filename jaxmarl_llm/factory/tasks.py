@@ -97,7 +97,7 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
         costs = tuple(config.router.costs) or (0.0,) * len(agents)
         own = build_task(_of_agents(config, agents[:1]), executor, split, expert)
         decides = config.router.agent if config.router.kind == "prompt" else ""
-        return RoutedTask(own, agents, costs, config.router.change, decides)
+        return RoutedTask(own, agents, costs, config.router.change, decides, config.router.token_prices)
     if planner.of(config):
         return PlannedTask(build_task(_of_agents(config, agents[:1]), executor, split, expert), agents)
     with _naming(config, split):

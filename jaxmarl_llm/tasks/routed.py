@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch
@@ -25,6 +26,8 @@ class RoutedTask:
       change: see above.
       decides: an agent that names who answers next and does not answer: its cost is added to that of every answer. '':
         there is none.
+      token_prices: of each agent, of a thousand prompt tokens and of a thousand completion tokens; ``costs``
+        are 0 then. They are charged after the rollout, which knows the tokens (`forest.charges`).
 
     Parts: those of the task, of the last answer; ``quality`` and ``cost``, of the route until then; ``before``, what it
     had earned before. An answer with an empty text is nobody's and costs nothing.
@@ -40,12 +43,14 @@ class RoutedTask:
         costs: Sequence[float],
         change: float = 1.0,
         decides: str = "",
+        token_prices: Sequence[tuple[float, float]] = (),
     ):
         if len(task.agents) != 1:
             raise UserError(f"agents of the task are {task.agents!r}; a route needs a task of one role")
         self.items, self.agents, (self._role,) = task.items, tuple(agents), task.agents
         self._task, self._change = task, change
         self._costs, self._decides = dict(zip(self.agents, costs, strict=True)), decides
+        self._prices = dict(zip(self.agents, token_prices, strict=True)) if token_prices else {}
         self.part_names = (*task.part_names, "quality", "cost", "before")
 
     def prompts(self, item) -> dict[str, Messages]:
@@ -58,6 +63,24 @@ class RoutedTask:
         if own is None:
             raise UserError("the task has no reference answers")
         return own(item) and dict.fromkeys(self.agents, own(item)[self._role])
+
+    @property
+    def prices_tokens(self) -> bool:
+        """Whether answers are charged for their tokens."""
+        return bool(self._prices)
+
+    def price(self, agent: str, prompt_tokens: int, completion_tokens: int) -> float:
+        """What an agent's tokens cost, in units of q."""
+        prompt, completion = self._prices[agent]
+        return (prompt * prompt_tokens + completion * completion_tokens) / 1000
+
+    def charge(self, judgement: Judgement, own: float, before: float) -> Judgement:
+        """A judgement less what its answer has spent; ``before``: what the answers before it have spent."""
+        if judgement.total is None:
+            return judgement
+        parts = judgement.parts
+        changed = {"cost": parts["cost"] + own + before, "before": parts["before"] - before}
+        return dataclasses.replace(judgement, parts=parts | changed, total=judgement.total - own)
 
     def judge(
         self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]

@@ -78,6 +78,23 @@ class SequentialTask(FeedbackTask, Protocol):
 
 
 @runtime_checkable
+class PricedTask(Task, Protocol):
+    """A task whose answers cost what their tokens cost: they are charged after the rollout (`forest.charges`).
+
+    Attributes:
+      prices_tokens: True.
+    """
+
+    prices_tokens: bool
+
+    def price(self, agent: str, prompt_tokens: int, completion_tokens: int) -> float:
+        """What an agent's tokens cost."""
+
+    def charge(self, judgement: Judgement, own: float, before: float) -> Judgement:
+        """A judgement less ``own``, what its answer has spent, after answers that spent ``before``."""
+
+
+@runtime_checkable
 class DialogueTask(Task, Protocol):
     """A task whose only agent may ask a partner, who is in the team and no agent of the task: nobody judges it."""
 

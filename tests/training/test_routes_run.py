@@ -55,6 +55,19 @@ def test_an_expert_alone_is_evaluated(tmp_path):
 
 
 @pytest.mark.slow
+def test_tokens_have_prices():
+    """An expert alone earns its quality less what its answers' tokens cost."""
+    fields = {"router.kind": "fixed", "router.agent": "dear", "router.costs": ()}
+    free, priced = (
+        evaluations.evaluate_run(config(fields | {"router.token_prices": ((0, 0), (0, 0), (0, price))}))[1]["greedy"]
+        for price in (0.0, 1.0)
+    )
+    cost = priced["scores"]["cost"]["mean"] / 100
+    assert free["scores"]["return"]["mean"] == 100 and free["scores"]["cost"]["mean"] == 0 < cost
+    assert priced["scores"]["return"]["mean"] == pytest.approx(100 * (1 - cost))
+
+
+@pytest.mark.slow
 def test_the_smoke_form_of_the_system(tmp_path):
     made = systems.get_config("der,smoke")
     made.log.report = False

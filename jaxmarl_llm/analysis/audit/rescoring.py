@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, REMARK, Forest, Joint, Turn
+from jaxmarl_llm.forest.charges import charged
 from jaxmarl_llm.tasks.judgement import Judgement, judge
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
@@ -120,6 +121,7 @@ def _turn(
         finished=speech.finish_reason == "stop",
         parent=parent,
         follows=action.follows,
+        cost=(speech.prompt_length, speech.completion_length),
     )
 
 
@@ -128,14 +130,13 @@ def _place(action: JointAction) -> tuple:
 
 
 def rejudged(forest: Forest, task: Task) -> Forest:
-    """The forest with its texts judged by ``task``, all in one call."""
+    """The forest with its texts judged by ``task``, all in one call, and charged for the tokens that are on record."""
     texts = forest.joint_texts(task.agents)
     items = [forest.items[joint.item] for joint in forest.joints]
     judgements = judge(task, items, texts, forest.histories())
     pairs = zip(forest.joints, judgements, strict=True)
-    return dataclasses.replace(
-        forest, joints=tuple(dataclasses.replace(j, judgement=new, reward=None) for j, new in pairs)
-    )
+    joints = tuple(dataclasses.replace(j, judgement=new, reward=None) for j, new in pairs)
+    return charged(dataclasses.replace(forest, joints=joints), task)
 
 
 def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray) -> list[Change]:

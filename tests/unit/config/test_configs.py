@@ -535,6 +535,7 @@ UNREAD = {
     "router.agent": ("main", ROUTED | FIXED),
     "router.confidence": (-1.0, ROUTED | CASCADE),
     "router.costs": ((0.1, 0.2), ROUTED),
+    "router.token_prices": (((0.1, 0.2), (0.0, 1.0)), ROUTED),
     "router.change": (0.5, ROUTED),
     "router.encoder": ("policy", ROUTED),
     "router.discount": (0.5, ROUTED),

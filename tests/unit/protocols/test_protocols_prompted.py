@@ -1,11 +1,15 @@
 """Routes that an agent decides in words: who is asked, who reads what, and what a route costs."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 from changed_configs import changed
 from scripted_rounds import play
 
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.factory.tasks import build_task
+from jaxmarl_llm.forest.charges import charged
 from jaxmarl_llm.protocols.prompted import Prompted, named
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
@@ -42,6 +46,30 @@ def test_who_reads_what_and_what_it_costs():
     assert scores["return"] == pytest.approx(100 * (1.0 - 0.19)) and scores["cost"] == pytest.approx(19.0)
     assert first.heard == (0,) and last.heard == (2,)
     check_protocol(prompted(), TASK, texts=plan)
+
+
+def test_an_answer_pays_for_the_tokens_that_it_took():
+    """Prompts of 100 tokens and answers of 10, at prices of 1 and 10 per thousand (head), 0 and 5 (cheap), 2 and 20."""
+    prices = ((1.0, 10.0), (0.0, 5.0), (2.0, 20.0))
+    task = RoutedTask(TASK._task, AGENTS, (0.0,) * 3, decides="head", token_prices=prices)
+    plan = texts(head=["cheap", "dear", "stop"], cheap=["3"], dear=["1"])
+    forest = play(prompted(), task, ITEMS[:1], plan).forest
+    ids, logprobs = np.zeros(10, np.int32), np.zeros(10, np.float32)
+    turns = [
+        dataclasses.replace(turn, prompt=np.zeros(100, np.int32), completion=ids, logprobs=logprobs, cost=None)
+        for turn in forest.turns
+    ]
+    joints = [dataclasses.replace(joint, reward=joint.total) for joint in forest.joints]
+    paid = charged(dataclasses.replace(forest, turns=tuple(turns), joints=tuple(joints)), task)
+    # head .1 + .1 = .2, cheap .05; head .2, dear .2 + .2, head's "stop" .2.
+    first, last = paid.joints
+    assert first.total == pytest.approx(-0.25) and last.total == pytest.approx(1.0 - 0.8)
+    assert (first.reward, last.reward) == pytest.approx((first.total, last.total))
+    scores = task.normalise(last.judgement.parts | {"total": last.total})
+    assert scores["cost"] == pytest.approx(105.0) and scores["return"] == pytest.approx(100 * (1.0 - 1.05))
+    assert charged(forest, TASK) is forest
+    unknown = dataclasses.replace(joints[0].judgement, total=None, parts={})
+    assert task.charge(unknown, 0.1, 0.0) is unknown
 
 
 @pytest.mark.parametrize("word, agents, answers", [
@@ -95,6 +123,9 @@ def test_a_config_makes_it():
 
 @pytest.mark.parametrize("fields, message", [
     ({"router.agent": "x"}, "router.agent='x': allowed is one of"),
+    ({"router.token_prices": ((0, 1),) * 3}, r"router.costs=\(0.0, 0.1, 0.2\): allowed is \(\) with router.token"),
+    ({"router.costs": (), "router.token_prices": ((0, 1),)}, "router.token_prices=.*: allowed is one pair per agent"),
+    ({"router.costs": (), "router.token_prices": (0, 1, 2)}, "router.token_prices=.*: allowed are pairs of numbers"),
     ({"team.agents": ("head", "cheap"), "router.costs": ()}, "router.kind='prompt' needs one who decides and two"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
