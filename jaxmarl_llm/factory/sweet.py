@@ -60,5 +60,11 @@ def build_critic(config, team: Team) -> LogRatio:
     c, t = config.preference, config.team
     key = randomness.stream(config, "critics")
     own = log_ratio.build(team, t.agents[0], key, rank=t.rank, targets=tuple(t.targets))
-    optimizer = update.make_optimizer(lr=c.model_lr, steps=c.model_updates * config.sweet.critic_steps)
+    optimizer = critic_optimizer(config)
     return LogRatio(own, optimizer, beta=config.sweet.critic_beta, rows=c.pairs_per_microbatch)
+
+
+def critic_optimizer(config):
+    """The optimizer of the critic."""
+    c = config.preference
+    return update.make_optimizer(lr=c.model_lr, steps=c.model_updates * config.sweet.critic_steps)

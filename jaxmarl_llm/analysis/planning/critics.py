@@ -1,4 +1,4 @@
-"""The critics' parameters, optimizer state and update of a stack, as shapes."""
+"""Parameters, optimizer state and update of a stack's critics and reward models, as shapes."""
 
 import dataclasses
 import functools
@@ -9,52 +9,84 @@ import jax.numpy as jnp
 
 from jaxmarl_llm import update
 from jaxmarl_llm.analysis.planning import job as jobs
-from jaxmarl_llm.analysis.planning.job import Job
-from jaxmarl_llm.systems.critics import value_model
+from jaxmarl_llm.analysis.planning.job import Critics, Job
+from jaxmarl_llm.systems.critics import log_ratio, value_model
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import TrainState
 
 
-def stack(job: Job) -> Stack:
-    """The stack of the critics: `critics.build`'s, or `shared_heads.build`'s."""
-    names = job.critics.names
-    return dataclasses.replace(
-        job.stack, agents=names, sampler=None, layout=job.stack.layout.for_stack(len(names))
-    )
+def stack(job: Job, own: Critics) -> Stack:
+    """The stack of the critics: that of `critics.build`, `shared_heads.build` or `log_ratio.build`."""
+    layout = job.stack.layout.for_stack(len(own.names))
+    return dataclasses.replace(job.stack, agents=own.names, sampler=None, layout=layout)
 
 
-def state(job: Job) -> TrainState | None:
-    """The critics' trained parameters and optimizer state, as shapes; None without critics."""
-    if job.critics is None:
-        return None
-    # Adapters of critics are float32, full copies are copies of the agents.
-    dtype = job.param_dtype if job.stack.mode == "full" else "float32"
-    critic_job = dataclasses.replace(job, stack=stack(job), param_dtype=dtype)
-    number, d_model = len(job.critics.names), job.config.d_model
-    learned = jax.eval_shape(functools.partial(value_model.heads, number, d_model), jax.random.key(0))
-    if not job.critics.shared:
-        learned = {"body": jobs.shapes(jobs.parameters(critic_job)[1]), "head": learned}
-    begin = functools.partial(update.init_state, optimizer=job.critics.optimizer)
+def state(job: Job, own: Critics) -> TrainState:
+    """The critics' trained parameters and optimizer state, as shapes."""
+    critic_job, number = _job(job, own), len(own.names)
+    learned: Any = None
+    if not own.turns:
+        heads = functools.partial(value_model.heads, number, job.config.d_model)
+        learned = jax.eval_shape(heads, jax.random.key(0))
+    if not own.shared:
+        body = jobs.shapes(jobs.parameters(critic_job)[1])
+        learned = body if own.turns else {"body": body, "head": learned}
+    begin = functools.partial(update.init_state, optimizer=own.optimizer)
     return jobs.with_shardings(critic_job, jax.eval_shape(begin, learned), True)
 
 
-def lowered(job: Job):
+def reference(job: Job, own: Critics) -> Any:
+    """The first parameters of a critic that is compared with them, which stay on the devices; else None."""
+    return state(job, own).trainable if own.turns else None
+
+
+def lowered(job: Job, own: Critics):
     """The critics' lowered update; for shared critics the gradient of the value loss, which is most of it."""
-    c, critic_state, (base, trainable) = job.critics, state(job), jobs.parameters(job)
-    data = jobs.replicated(job, _data(len(c.names), c.texts, c.width, (c.width,) if c.by_token else ()))
-    if c.shared:
+    critic_state, (base, trainable) = state(job, own), jobs.parameters(job)
+    if own.turns:
+        fixed = stack(job, own), own.optimizer, base, critic_state, reference(job, own)
+        return log_ratio.train_step.lower(*fixed, _turns(job, own), beta=1.0, rows=own.rows)
+    data = jobs.replicated(job, _data(own))
+    if own.shared:
         params = {"body": trainable, "head": critic_state.trainable}
-        return value_model.gradients.lower(stack(job), c.loss, base, params, *data, rows=c.rows)
+        return value_model.gradients.lower(stack(job, own), own.loss, base, params, *data, rows=own.rows)
     return value_model.train_step.lower(
-        stack(job), c.loss, c.optimizer, base, critic_state, *data, rows=c.rows, by_token=c.by_token
+        stack(job, own),
+        own.loss,
+        own.optimizer,
+        base,
+        critic_state,
+        *data,
+        rows=own.rows,
+        by_token=own.by_token,
     )
 
 
-def _data(critics: int, texts: int, width: int, values: tuple[int, ...]) -> tuple[value_model.Texts, Any]:
-    """Texts, and their targets and old values, as shapes; ``values``: shape of those of one text."""
+def _job(job: Job, own: Critics) -> Job:
+    """The critics as agents. Their adapters are float32, full copies are copies of the agents."""
+    dtype = job.param_dtype if job.stack.mode == "full" else "float32"
+    return dataclasses.replace(job, stack=stack(job, own), param_dtype=dtype)
+
+
+def _data(own: Critics) -> tuple[value_model.Texts, Any]:
+    """Texts, and their targets and old values, as shapes."""
 
     def of(shape, dtype):
-        return jax.ShapeDtypeStruct((critics, texts, *shape), dtype)
+        return jax.ShapeDtypeStruct((len(own.names), own.texts, *shape), dtype)
 
-    read = value_model.Texts(of((1, width), jnp.int32), of((1,), jnp.int32), of((), bool))
-    return read, (of(values, jnp.float32), of(values, jnp.float32))
+    sides = 2 if own.pairs else 1
+    read = value_model.Texts(of((sides, own.width), jnp.int32), of((sides,), jnp.int32), of((), bool))
+    if own.pairs:
+        return read, ()
+    values = of((own.width,) if own.by_token else (), jnp.float32)
+    return read, (values, values)
+
+
+def _turns(job: Job, own: Critics) -> log_ratio.Turns:
+    """Pairs of sequences of turns, as shapes."""
+    (prompt, completion), number = own.turns[0], len(own.turns)
+
+    def of(*shape):
+        return jax.ShapeDtypeStruct((2 * own.texts, number, *shape), jnp.int32)
+
+    return jobs.replicated(job, log_ratio.Turns(of(prompt), of(), of(completion), of()))

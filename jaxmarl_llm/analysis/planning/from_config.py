@@ -9,14 +9,22 @@ import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm import sharding
-from jaxmarl_llm.analysis.planning import chips, estimate, memory, models, sampler_calls, search, topology
-from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
-from jaxmarl_llm.config import agent_settings, critic, maporl, remote, workload
+from jaxmarl_llm.analysis.planning import (
+    chips,
+    estimate,
+    fitted_models,
+    memory,
+    models,
+    sampler_calls,
+    search,
+    topology,
+)
+from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.config import agent_settings, remote, workload
 from jaxmarl_llm.evaluation import sizes
-from jaxmarl_llm.factory import mesh_checks, systems, training
+from jaxmarl_llm.factory import mesh_checks, training
 from jaxmarl_llm.policy import Policy
-from jaxmarl_llm.sampling.padding import Sizes, bucket, padded_size
-from jaxmarl_llm.systems.critics import TEAM, ValueLoss
+from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Stack, attending, on_platform
 from jaxmarl_llm.utils import dtypes
 from jaxmarl_llm.utils.errors import UserError
@@ -70,7 +78,7 @@ def _of_seeds(job: Job, seeds: int) -> Job:
     def calls(one: Sequence[Call]) -> tuple[Call, ...]:
         return tuple(dataclasses.replace(call, agents=side_by_side(call.agents)) for call in one)
 
-    critics = job.critics and dataclasses.replace(job.critics, names=side_by_side(job.critics.names))
+    critics = tuple(dataclasses.replace(each, names=side_by_side(each.names)) for each in job.critics)
     return dataclasses.replace(
         job,
         stack=dataclasses.replace(job.stack, agents=side_by_side(job.stack.agents)),
@@ -124,34 +132,11 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         loss=loss,
         optimizer=training.build_optimizer(config),
         devices=devices,
-        critics=_critics(config, agents, stack_layout),
+        critics=fitted_models.of(config, agents, stack_layout),
         base_dtype=dtypes.widened(config.model_options.dtype or models.stored_dtype(name), policy.dtype).name,
         param_dtype=config.train.param_dtype,
         quantise=config.model_options.quantize,
     )
-
-
-def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critics | None:
-    """The critics of agents of one model, with the most and longest texts that an iteration can have."""
-    if not critic.used(config):
-        return None
-    c, by_token = config.critic, maporl.has_values(config)
-    joint, replies = not by_token and systems.recipe(config).joint, by_token or c.form == "q"
-    length = config.sampling.max_prompt_tokens + (agent_settings.longest(config) if replies else 0)
-    names, calls = agents, sampler_calls.of_training(config, agents, config.train.group)
-    calls_by_agent = [[call for call in calls if agent in call.agents] for agent in agents]
-    number = max(
-        sum(call.prompts * (call.samples if replies else 1) for call in agent_calls)
-        for agent_calls in calls_by_agent
-    )
-    if joint:
-        names = (TEAM,)
-        number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
-        # A joint answer has one completion of each call of a turn.
-        length *= sum(map(len, calls_by_agent)) // config.train.turns
-    rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
-    texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
-    return Critics(names, c.shared, texts, bucket(length), rows, ValueLoss(c.clip), optimizer, by_token)
 
 
 SETTINGS = {

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +13,6 @@ from jaxmarl_llm import adapters, update
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sharding import cuts
-from jaxmarl_llm.systems.critics import ValueLoss
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
 from jaxmarl_llm.utils import quantised
@@ -29,16 +29,19 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Critics:
-    """Critics that a stack's agents learn from.
+    """Models beside a stack's agents that are fitted, and that the agents learn from: critics and reward models.
 
     Attributes:
       names: one critic for each of the agents, or one for all.
       shared: whether critics are heads on the agents' own bodies.
-      texts, width: number of texts that each reads in an iteration, filled up to whole micro-batches, and
-        tokens of each text.
-      rows: texts of a micro-batch.
-      loss, optimizer: of the update.
+      texts, width: number of texts, or of pairs of them, that each reads in an update, filled up to whole
+        micro-batches, and tokens of each text.
+      rows: texts, or pairs, of a micro-batch.
+      loss, optimizer: of the update; ``loss`` None where it is Bradley and Terry's on sums over turns.
       by_token: whether there is a value after every token.
+      pairs: whether it learns from pairs.
+      turns: tokens of prompt and completion of each of the turns that a text has; () where texts have one part.
+      title: of its update, in the plan.
     """
 
     names: tuple[str, ...]
@@ -46,9 +49,12 @@ class Critics:
     texts: int
     width: int
     rows: int
-    loss: ValueLoss
+    loss: Callable | None
     optimizer: Any
     by_token: bool = False
+    pairs: bool = False
+    turns: tuple[tuple[int, int], ...] = ()
+    title: str = "critics"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Job:
       batches: batches of one update; an iteration has ``updates`` updates.
       loss, optimizer: of the update.
       devices: those of the mesh; the first holds everything where the layout has none.
-      critics: None for a team that learns without critics.
+      critics: what is fitted beside the agents.
       base_dtype, param_dtype: that frozen parameters and those that learn are kept in.
       quantise: how the linear maps of the base are kept instead, see `utils.quantised`; '': they are not.
     """
@@ -81,7 +87,7 @@ class Job:
     loss: LossConfig
     optimizer: Any
     devices: tuple[jax.Device, ...]
-    critics: Critics | None = None
+    critics: tuple[Critics, ...] = ()
     base_dtype: str = "float32"
     param_dtype: str = "float32"
     quantise: str = ""
@@ -146,7 +152,7 @@ def update_arguments(job: Job) -> tuple:
     """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
     base, state = parameters_and_state(job)
     packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
-    critics_part = state.trainable if job.critics and job.critics.shared else None
+    critics_part = state.trainable if any(each.shared for each in job.critics) else None
     return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
 
 

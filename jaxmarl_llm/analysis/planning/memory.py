@@ -10,7 +10,7 @@ import jax
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import critics
 from jaxmarl_llm.analysis.planning import job as jobs
-from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.update import LossConfig
 
@@ -61,7 +61,7 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]
     )
     if job.stack.mode != "frozen":
         by_program["update"] = of_update(job, others)
-    return by_program | {"critics": of_critics(job, others)} if job.critics else by_program
+    return by_program | {each.title: of_critics(job, each, others) for each in job.critics}
 
 
 def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit:
@@ -72,7 +72,7 @@ def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit
     stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
     loss = LossConfig(job.loss.sampling)
     stats = _sampler_stats(
-        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None, critics=None),
+        dataclasses.replace(job, stack=stack, loss=loss, batches=(), updates=1, optimizer=None, critics=()),
         call,
     )
     if isinstance(stats, DoesNotFit):
@@ -99,16 +99,13 @@ def of_update(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
     return _memory(stats, *_staying(job), others, _data(stats, state_bytes), update_cache(job))
 
 
-def of_critics(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
-    """Compile the critics' update."""
-    stats, critic_state = _compile(critics.lowered(job)), critics.state(job)
+def of_critics(job: Job, own: Critics, others: float = 0.0) -> Memory | DoesNotFit:
+    """Compile the update of one of the job's critics."""
+    stats, critic_state = _compile(critics.lowered(job, own)), critics.state(job, own)
     base, agent_state = jobs.parameters_and_state(job)
-    arguments = (
-        base,
-        critic_state.trainable,
-        agent_state.trainable if job.critics.shared else critic_state.opt_state,
-    )
-    kept = agent_state.opt_state, critic_state.opt_state if job.critics.shared else agent_state.trainable
+    read = agent_state.trainable if own.shared else critic_state.opt_state
+    arguments = base, critic_state.trainable, read, critics.reference(job, own)
+    kept = agent_state.opt_state, critic_state.opt_state if own.shared else agent_state.trainable
     if isinstance(stats, DoesNotFit):
         return DoesNotFit(stats.total + jobs.bytes_per_device(kept) + others)
     # No completions follow these texts, so their keys and values are activations.
@@ -118,13 +115,17 @@ def of_critics(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
 def _staying(job: Job) -> tuple[float, float]:
     """Bytes on one device of base and all trained parameters, and of the optimizers' states."""
     base, state = jobs.parameters_and_state(job)
-    states = [train_state for train_state in (state, critics.state(job)) if train_state is not None]
-    parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states]))
+    states = [state, *(critics.state(job, each) for each in job.critics)]
+    first = [critics.reference(job, each) for each in job.critics]
+    parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states], first))
     return parameters, jobs.bytes_per_device([train_state.opt_state for train_state in states])
 
 
 def _of_critics_alone(job: Job) -> float:
-    return jobs.bytes_per_device(critics.state(job))
+    """Bytes of the critics' parameters and optimizers."""
+    return jobs.bytes_per_device(
+        [(critics.state(job, each), critics.reference(job, each)) for each in job.critics]
+    )
 
 
 def _data(stats, state_bytes: float) -> float:
@@ -147,7 +148,7 @@ def at_least(job: Job) -> float:
 
 def state_bytes(job: Job) -> float:
     """Bytes of the stack's parameters and optimizer on one device, and of its critics'."""
-    return jobs.bytes_per_device((jobs.parameters_and_state(job), critics.state(job)))
+    return jobs.bytes_per_device(jobs.parameters_and_state(job)) + _of_critics_alone(job)
 
 
 def trainable_bytes(job: Job) -> float:

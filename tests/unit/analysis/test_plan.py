@@ -106,7 +106,7 @@ def test_critics_are_part_of_the_plan(config, shared):
     """Two agents with a critic each, by the arrays of a critic and by its compiled program."""
     plain = _job(config)
     actual = _job(config, train__system="iac", critic__form="q", critic__shared=shared)
-    one = actual.critics
+    (one,) = actual.critics
     # 2 problems, 16 answers of 32 tokens to prompts of 32 each.
     assert (one.names, one.texts, one.width) == (("aux", "main"), 32, 64)
     adapters = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(plain)[1]))
@@ -114,12 +114,12 @@ def test_critics_are_part_of_the_plan(config, shared):
     learned = head if shared else adapters + head
     # AdamW's two moments; counts of AdamW and of the schedule for each critic, and the step.
     assert memory.state_bytes(actual) - memory.state_bytes(plain) == 3 * learned + 2 * 2 * 4 + 4
-    measured, alone = memory.of_critics(actual), memory.of_update(plain)
+    measured, alone = memory.of_critics(actual, one), memory.of_update(plain)
     assert measured.parameters - alone.parameters == learned
     assert measured.optimizer - alone.optimizer == 2 * learned + 2 * 2 * 4
     sampler = memory.of_sampler(actual, actual.calls[0], others=1000.0)
     assert (sampler.parameters, sampler.optimizer) == (measured.parameters, measured.optimizer)
-    stats = critics.lowered(actual).compile().memory_analysis()
+    stats = critics.lowered(actual, one).compile().memory_analysis()
     program = (
         stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
         + stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
@@ -132,12 +132,41 @@ def test_critics_are_part_of_the_plan(config, shared):
 
 
 def test_one_critic_reads_for_all_and_more(config):
-    actual = _job(config, train__system="maac", train__joint_mode="cross", train__group=3,
-                 critic__form="q").critics  # fmt: skip
+    (actual,) = _job(config, train__system="maac", train__joint_mode="cross", train__group=3,
+                    critic__form="q").critics  # fmt: skip
     # 2 problems with 9 joint answers each, filled up to 32; prompts and answers of both are 128 tokens.
     assert (actual.names, actual.texts, actual.width) == (("team",), 32, 128)
-    states = _job(config, critic__form="v").critics
+    (states,) = _job(config, critic__form="v").critics
     assert (states.texts, states.width) == (4, 64)  # a node for each problem, two prompts of 32 tokens
+
+
+@pytest.mark.parametrize("fields, title, texts, width, copies", [
+    ({"train.system": "marlhf"}, "reward model", 8, 128, 3),  # prompts and answers of both agents
+    ({"train.system": "maporl", "maporl.verifier": True}, "verifier", 8, 64, 3),
+    ({"train.system": "sweet", "train.turns": 3, "train.joint_mode": "aligned"}, "critic of turns", 8, 64, 4),
+])  # fmt: skip
+def test_fitted_models_are_part_of_the_plan(config, fields, title, texts, width, copies):
+    """One model, which is fitted to pairs: its parameters and two moments, and its update as the compiler counts it."""
+    plain = _job(config)
+    config.preference.batch, config.preference.pairs_per_microbatch = 6, 4
+    actual = _job(config, **{name.replace(".", "__"): value for name, value in fields.items()})
+    (one,) = actual.critics
+    assert (one.title, one.texts, one.width, one.pairs) == (title, texts, width, True)
+    adapters = 4 * sum(x.size for x in jax.tree.leaves(job.parameters(plain)[1])) // 2
+    learned = adapters + (0 if one.turns else 4 * (WIDE.d_model + 1))
+    beside = memory.of_sampler(actual, actual.calls[0])
+    alone = memory.of_sampler(plain, plain.calls[0])
+    assert beside.parameters - alone.parameters == learned * (copies - 2)
+    assert beside.optimizer - alone.optimizer == 2 * learned + 2 * 4  # counts of AdamW and of the schedule
+    update_memory = memory.of_critics(actual, one)
+    assert set(memory.of_programs(actual)) == {"sampler", "evaluation", "update", title}
+    stats = critics.lowered(actual, one).compile().memory_analysis()
+    program = (
+        stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+        + stats.temp_size_in_bytes + stats.generated_code_size_in_bytes
+    )  # fmt: skip
+    agents = memory.of_update(plain)
+    assert update_memory.total == program + agents.optimizer + 2 * adapters
 
 
 def test_a_mesh_cuts_what_every_device_holds(config):
