@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -162,6 +163,7 @@ class PhaseTimer:
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self._clock = clock
         self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -174,8 +176,9 @@ class PhaseTimer:
 
     def add(self, seconds: dict[str, float]) -> None:
         """Add seconds that were measured elsewhere."""
-        for phase, more in seconds.items():
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + more
+        with self._lock:  # rollouts in threads measure with one timer
+            for phase, more in seconds.items():
+                self._seconds[phase] = self._seconds.get(phase, 0.0) + more
 
     def seconds(self) -> dict[str, float]:
         """Seconds by phase since the last `collect`."""

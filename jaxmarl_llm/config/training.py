@@ -1,6 +1,6 @@
 """Fields of the training loop: iterations, budgets, turns, protocol, updates and optimizer."""
 
-from jaxmarl_llm.config import programs, systems, task
+from jaxmarl_llm.config import engine, programs, remote, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -42,6 +42,9 @@ FIELDS = (
     number("train.redraw", 0,
            "Most further draws of an iteration, of train.prompts other problems each, in place of problems from "
            "which nobody would learn (DAPO's dynamic sampling); 0: none.", low=0),
+    number("train.rollout_parts", 1,
+           "An iteration's problems are drawn in so many equal parts, and each is judged while the next one is drawn: "
+           "for rewards that take long beside a device that draws fast.", low=1),
     choice("train.protocol", "simultaneous",
            "The order in which agents answer, and what they read; or the dotted name of a protocol of your own, "
            "see docs/tasks.md. Those in which agents read each other need joint_mode=aligned. Of programs, in "
@@ -101,7 +104,7 @@ FIELDS = (
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field of the loop that contradicts another."""
     c = config.train
-    bad = _minibatches(c) + _redraw(config)
+    bad = _minibatches(c) + _redraw(config) + _parts(config)
     if c.protocol in READING and c.joint_mode != "aligned":
         bad.append(f"train.protocol={c.protocol!r}: needs train.joint_mode='aligned', it is {c.joint_mode!r}")
     if c.protocol in ("tree", "retrieve") and c.turns > 1:
@@ -165,6 +168,26 @@ def _redraw(config: ConfigDict) -> list[str]:
     elif c.protocol == "lessonl" and config.lessons.bank == "run":
         why = "lessons.bank='run' keeps the lessons of each iteration, and of its own problems only"
     return [f"train.redraw={c.redraw}: {why}, allowed is 0"] if c.redraw and why else []
+
+
+def _parts(config: ConfigDict) -> list[str]:
+    """Rollouts in parts where problems do not divide, or something cannot serve two rollouts."""
+    c, why = config.train, ""
+    if c.rollout_parts <= 1:
+        return []
+    if c.prompts % c.rollout_parts:
+        why = f"allowed are divisors of train.prompts={c.prompts}"
+    elif config.mesh.agent * config.mesh.data * config.mesh.model > 1:
+        why = "two rollouts at once need a device alone; allowed with mesh 1, 1, 1"
+    elif config.seeds:
+        why = "several seeds draw together, allowed is 1"
+    elif any(map(remote.is_remote, remote.names(config))) or engine.by_servers(config):
+        why = "allowed is 1 where agents or their engine answer elsewhere"
+    elif c.protocol in programs.METHODS:
+        why = f"train.protocol={c.protocol!r} keeps a journal of its rounds, allowed is 1"
+    elif config.tools.functions or config.tools.servers or config.tools.of_task:
+        why = "tools are called by one rollout at a time, allowed is 1"
+    return [f"train.rollout_parts={c.rollout_parts}: {why}"] if why else []
 
 
 def _minibatches(c: ConfigDict) -> list[str]:

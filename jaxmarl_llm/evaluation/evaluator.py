@@ -14,7 +14,7 @@ from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
 from jaxmarl_llm.forest import Joint, SpeakRequest, episodes, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
-from jaxmarl_llm.rollout import requests
+from jaxmarl_llm.rollout import overlapping, requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
@@ -62,6 +62,7 @@ def evaluate(
     progress: Callable[[int, int], object] = lambda done, total: None,
     engine: Engine = LOCAL,
     vote: votes.Vote | None = None,
+    overlap: bool = False,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
@@ -90,6 +91,7 @@ def evaluate(
       progress: is called with the numbers of items done and of all items, after every batch.
       engine: what draws the answers.
       vote: how several answers to an item become one, for a task that has ``vote``.
+      overlap: draw a batch while the one before is judged; the results are the same.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
@@ -104,14 +106,22 @@ def evaluate(
     one_width = [member_sizes.largest() if member_sizes else None for member_sizes in sizes]
     drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
-    options = dict(params=params, prompt_sizes=one_width, engine=engine, step=step, **limits)
-    run = functools.partial(rollout.run, drawing, team, trainables, scorer, **options)
+    options = dict(
+        params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, **limits
+    )
+    timer = overlapping.in_turns()
+    run = functools.partial(rollout.run, drawing, team, trainables, scorer, timer=timer, **options)
     tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     batches: list[list[list[tuple]]] = []  # of each the answers by turn, and by item
     tokens_B: list[tuple[int, ...]] = []
     counts_B: list[tuple[tuple[float, ...], ...]] = []
-    for i, (n_real, batch) in enumerate(plan_batches(number, size)):
-        forest = run([item_ids[b] for b in batch], jax.random.fold_in(key, i), last_greedy=True)
+    plan = plan_batches(number, size)
+    rollouts = [
+        functools.partial(run, [item_ids[b] for b in batch], jax.random.fold_in(key, i))
+        for i, (_, batch) in enumerate(plan)
+    ]
+    forests = overlapping.two_at_a_time(rollouts) if overlap else (each() for each in rollouts)
+    for (n_real, _), forest in zip(plan, forests, strict=True):
         actions = records.joint_actions(step, forest, task, tokenizers)
         by_turn = answers_by_turn(forest.joints)
         batches.append([_by_item([actions[j] for j in answers], per_item, n_real) for answers in by_turn])

@@ -7,7 +7,8 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import agent_settings, gate, workload
+from jaxmarl_llm.config import agent_settings, engine, gate, workload
+from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.evaluation import results, scores, sizes
@@ -40,14 +41,15 @@ def evaluate(
     step: int = 0,
     memory=(),
     toolbox=None,
+    alone: bool = True,
     **options,
 ) -> evaluation.Evaluations:
     """`evaluation.evaluate` with the run's sampling settings and protocol.
 
     ``key``: where samples come from. A run has streams of its own for validation and for the test (see
     `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
-    ``memory``: lessons of earlier problems, and ``toolbox``: see `protocols.build`. ``options``: others of
-    `evaluation.evaluate`.
+    ``memory``: lessons of earlier problems, and ``toolbox``: see `protocols.build`. ``alone``: False where other
+    trainings of this process draw together with it. ``options``: others of `evaluation.evaluate`.
     """
     return evaluation.evaluate(
         team,
@@ -64,8 +66,17 @@ def evaluate(
         long_prompts=config.sampling.long_prompts,
         step=step,
         vote=Vote(config.eval.vote, config.eval.chains) if config.eval.vote else None,
+        overlap=alone and _may_overlap(config, team, toolbox),
         **options,
     )
+
+
+def _may_overlap(config, team: team_lib.Team, toolbox) -> bool:
+    """Whether a batch may be drawn while another is judged: nothing but the sampler here and the task is called."""
+    mesh = config.mesh.agent * config.mesh.data * config.mesh.model
+    one = mesh == jax.process_count() == 1 and not is_dotted(config.train.protocol)
+    here = not engine.by_servers(config) and not any(member.remote for member in team.members)
+    return one and here and toolbox is None
 
 
 def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: int = 1) -> int:

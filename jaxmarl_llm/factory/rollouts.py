@@ -1,11 +1,13 @@
 """Rollouts of a run: `rollout.run` that never takes more memory maps than Linux allows a process."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.forest import Forest, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import Episode, Protocol
+from jaxmarl_llm.rollout import overlapping
 from jaxmarl_llm.utils import host_memory
 
 
@@ -28,6 +30,10 @@ class RoomForPrograms:
         return self.protocol.observe(state, turns)
 
 
-def run(protocol: Protocol, *args, **options) -> Forest:
-    """`rollout.run` of the protocol `RoomForPrograms`."""
-    return rollout.run(RoomForPrograms(protocol), *args, **options)
+def run(protocol: Protocol, *args, parts: int = 1, **options) -> Forest:
+    """`rollout.run` of the protocol `RoomForPrograms`; in several ``parts`` see `overlapping.in_parts`."""
+    own = functools.partial(rollout.run, RoomForPrograms(protocol), *args)
+    if parts == 1:
+        return own(**options)
+    cut = {name: options.pop(name) for name in ("item_ids", "key", "timer")}
+    return overlapping.in_parts(functools.partial(own, **options), parts, **cut)

@@ -116,7 +116,7 @@ class Bridge:
         _SENT[call] = read
         try:
             with _ONE_AT_A_TIME:
-                answer = _program(message.size, _room(size, REWARDS_ROOM), jax.local_devices()[0])(message)
+                answer = _program(message.size, _room(size, REWARDS_ROOM), _host_device())(message)
                 rewards, number = jax.device_get(answer)
         finally:
             del _SENT[call]
@@ -145,6 +145,18 @@ def _room(size: int, least: int) -> int:
 
 
 @functools.cache
+def _host_device() -> jax.Device:
+    """Where messages go: a device of the host, so that an accelerator computes on while its answers are judged.
+
+    The first local device, where JAX was told to do without the host's.
+    """
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return jax.local_devices()[0]
+
+
+@functools.cache
 def _program(room: int, rewards_room: int, device: jax.Device) -> Callable:
     """A compiled program: message (room,) int32 to rewards (rewards_room,) float32 and the call's number.
 
@@ -157,7 +169,7 @@ def _program(room: int, rewards_room: int, device: jax.Device) -> Callable:
     def program(message):
         return io_callback(functools.partial(_host, rewards_room), specs, message)
 
-    return jax.jit(program, out_shardings=(sharding, sharding))
+    return jax.jit(program, in_shardings=sharding, out_shardings=(sharding, sharding))
 
 
 def _host(rewards_room: int, message) -> tuple[np.ndarray, np.int32]:

@@ -15,6 +15,7 @@ from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.runs import begin, damaged, final_table, summaries
 from jaxmarl_llm.runs.budgets import MARKS
+from jaxmarl_llm.runs.seat import ALONE
 from jaxmarl_llm.utils import compile_times, formats
 
 STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
@@ -188,6 +189,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
             engine=run.engine,
+            alone=run.seat is ALONE,
             progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
         )
     prefix = PREFIXES[split]

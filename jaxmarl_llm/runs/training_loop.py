@@ -37,6 +37,7 @@ def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., 
         timer=timer,
         engine=run.engine,
         step=step,
+        parts=config.train.rollout_parts,
     )
 
 

@@ -222,3 +222,9 @@ def test_speed_by_hand():
 
     actual = evaluation.Evaluations(answers(10, 20, 30), answers(20), 4.0)
     assert actual.speed() == {"tokens_per_s": 20.0, "seconds_per_answer": 1.0}
+
+
+def test_batches_that_overlap_leave_no_trace():
+    one, other = (evaluate(CountingTask(WORDS), rows_per_batch=6, overlap=overlap) for overlap in (False, True))
+    modes = "sampled", "greedy"
+    assert all(getattr(one, m).actions_BG == getattr(other, m).actions_BG for m in modes)
