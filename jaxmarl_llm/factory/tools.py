@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from jaxmarl_llm.config import tools as settings
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.attempts import read_key
-from jaxmarl_llm.tasks.tools import Tool, Toolbox, sandboxed, servers, toolbox
+from jaxmarl_llm.tasks.tools import Tool, Toolbox, sandboxed, server_tools, servers, toolbox
 from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
@@ -51,7 +51,9 @@ def _of_servers(config, stack: contextlib.ExitStack) -> list[Tool]:
         return stack.enter_context(connections[0]).described()
 
     of_all = distributed.on_main(described)()
-    return servers.tools(specs, of_all, tuple(config.tools.allowed), connections[0] if connections else None)
+    return server_tools.tools(
+        specs, of_all, tuple(config.tools.allowed), connections[0] if connections else None
+    )
 
 
 def _key(variable: str) -> str:

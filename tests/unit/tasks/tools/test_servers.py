@@ -15,7 +15,7 @@ from toolboxes import call
 
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import tools as factory
-from jaxmarl_llm.tasks.tools import Call, Toolbox, ToolError, servers
+from jaxmarl_llm.tasks.tools import Call, Toolbox, ToolError, server_tools, servers
 from jaxmarl_llm.tasks.tools.toolbox import of_function
 
 pytest.importorskip("mcp")
@@ -28,7 +28,7 @@ KEY = "sk-test-Zq81-secret"
 @contextlib.contextmanager
 def opened(*specs, timeout=20.0, allowed=(), keys=None):
     with servers.Servers(specs, timeout, keys) as connections:
-        yield Toolbox(servers.tools(specs, connections.described(), allowed, connections))
+        yield Toolbox(server_tools.tools(specs, connections.described(), allowed, connections))
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_names():
     with servers.Servers([COMMAND], 20.0) as connections:
         described = connections.described()
         with pytest.raises(ValueError, match=r"tools.allowed=\('sub',\): no server has 'sub'; they have add, far"):
-            servers.tools([COMMAND], described, ("sub",), connections)
-        both = [of_function(toolboxes.add), *servers.tools([COMMAND], described, ("add",), connections)]
+            server_tools.tools([COMMAND], described, ("sub",), connections)
+        both = [of_function(toolboxes.add), *server_tools.tools([COMMAND], described, ("add",), connections)]
         with pytest.raises(ValueError, match="tools.functions and tools.servers '.*': there are two tools 'add'"):
             Toolbox(both)
