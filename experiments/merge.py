@@ -32,6 +32,7 @@ from . import evaluate
 JOIN = "join"
 METHODS = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extrapolate", JOIN)
 FORMS = ("adapter", "full")
+REPORTS = ("all", "result", "none")
 OF_METHODS = ("weights", "scales", "density", "trials", "seed")  # flags that not all methods read
 
 
@@ -135,7 +136,12 @@ def define_flags() -> None:
     flags.DEFINE_enum("form", "adapter", FORMS, "Adapters, or a whole model for every agent.")
     flags.DEFINE_string("step", BEST, "Checkpoint of the runs: best, latest or a step.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
-    flags.DEFINE_bool("report", True, "Measure the base, the members and the result on the test.")
+    flags.DEFINE_enum(
+        "report",
+        "all",
+        REPORTS,
+        "What is measured on the test: also base and members, only the result, none.",
+    )
 
 
 def main(argv):

@@ -18,7 +18,7 @@ from jaxmarl_llm.weights import peft
 
 pytestmark = [pytest.mark.usefixtures("programs_shared"), pytest.mark.slow]
 TOKENS = jnp.asarray([[5, 90, 11, 11, 3, 42]])
-QUIET = run.Wanted(report=False)
+QUIET = run.Wanted(report="none")
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,9 @@ def test_a_soup_and_a_scale_are_what_the_scores_say(runs, tmp_path, monkeypatch)
 def test_ties_becomes_adapters_with_a_loss_or_weights_in_full_without(runs, tmp_path):
     config, chosen = sources(runs[0], "a", "b", "c")
     settings = methods.Settings("ties", density=0.3)
-    small = run.merge(config, chosen, settings, tmp_path / "small", run.Wanted(report=False, rank=2))
+    small = run.merge(config, chosen, settings, tmp_path / "small", run.Wanted(report="none", rank=2))
     large = run.merge(config, chosen, settings, tmp_path / "large", QUIET)
-    full = run.merge(config, chosen, settings, tmp_path / "full", run.Wanted("full", report=False))
+    full = run.merge(config, chosen, settings, tmp_path / "full", run.Wanted("full", report="none"))
     shares = [facts["lost"]["first"]["share"] for facts in (small, large, full)]
     assert shares[0] > shares[1] > 0.05 and shares[2] == 0
     assert (small["rank"], large["rank"], "rank" in full) == (2, 7, False)
@@ -220,7 +220,7 @@ def test_whole_weights_of_several_runs(tmp_path):
     chosen = members.of_texts(config, [str(tmp_path / name) for name in "ab"], "latest")
     with pytest.raises(ValueError, match="the members have whole weights, of which no adapters are made; allowed is"):
         run.merge(config, chosen, methods.Settings("mean"), tmp_path / "out", QUIET)
-    run.merge(config, chosen, methods.Settings("mean"), tmp_path / "out", run.Wanted("full", report=False))
+    run.merge(config, chosen, methods.Settings("mean"), tmp_path / "out", run.Wanted("full", report="none"))
     again, _ = saved_agents.restore_team(
         tmp_path / "out", "best", teams.build_team(run_folder.load_run(tmp_path / "out"))
     )
@@ -250,7 +250,7 @@ def test_what_does_not_go_together(runs, tmp_path, names, method, wanted, messag
     config = merge_runs.config_of()
     with pytest.raises(ValueError, match=message) as caught:
         chosen = members.of_texts(config, [str(place[name]) for name in names], "best")
-        run.merge(config, chosen, methods.Settings(method), tmp_path / "out", run.Wanted(**{"report": False} | wanted))
+        run.merge(config, chosen, methods.Settings(method), tmp_path / "out", run.Wanted(**{"report": "none"} | wanted))
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
 
 

@@ -30,13 +30,14 @@ class Wanted:
       form: `ADAPTER`, or weights in full.
       rank: of the adapters; 0: as many as are needed to lose nothing, of TIES and DARE the members' ranks added up.
       samples: answers to a problem; 0: as the config says.
-      report: whether members and result are measured on the test.
+      report: what is measured on the test: ``all``, the base, the members and the result, only the ``result``, or
+        ``none``.
     """
 
     form: str = ADAPTER
     rank: int = 0
     samples: int = 0
-    report: bool = True
+    report: str = "all"
 
 
 def merge(
@@ -61,7 +62,7 @@ def merge(
     methods.check(settings, len(sources))
     _check(config, sources, settings, wanted)
     config = _fitting(config)
-    scored = settings.needs_scores or wanted.report
+    scored = settings.needs_scores or wanted.report != "none"
     with stage.opened(config, scored, wanted.samples) as open_stage:
         held = open_stage.team.members[open_stage.place]
         vectors = members.read(config, sources, open_stage.team, held)
@@ -75,9 +76,10 @@ def merge(
 
         merged = methods.merge(vectors, settings, form, score)
         rows = {}
-        if wanted.report:
+        if wanted.report != "none":
             nothing = {agent: merging.scaled(vector, 0.0) for agent, vector in vectors[0].items()}
             every = {BASE: nothing, **dict(zip((s.name for s in sources), vectors, strict=True))}
+            every = every if wanted.report == "all" else {}
             for name, own in {**every, settings.method: merged.vectors}.items():
                 rows[name] = stage.report(open_stage, stage.with_vectors(open_stage, frame, own))
                 tell(f"test return {rows[name]['sampled']['scores']['return']['mean']:.1f}: {name}")
