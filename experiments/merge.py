@@ -140,7 +140,7 @@ def define_flags() -> None:
         "report",
         "all",
         REPORTS,
-        "What is measured on the test: also base and members, only the result, none.",
+        "What is measured on the test: base and members too, the result, nothing.",
     )
 
 
