@@ -96,7 +96,7 @@ def rows_of(facts: dict) -> tuple[list[tuple[str, ...]], list[str], str]:
     grades = [name for name in first if name.startswith("return_grade")]
     for name, scores in scores_of.items():
         ends = [scores[mode]["return"] for mode in ("sampled", "greedy")]
-        by_grade = [f"{scores['sampled'][grade]['mean']:.1f}" for grade in grades]
+        by_grade = [_ends(scores["sampled"][grade] | {"low": None}) for grade in grades]
         rows.append((name, *(_ends(each) for each in ends), *by_grade))
     headers = [
         "",
