@@ -75,8 +75,10 @@ def problems_line(report: dict) -> str:
 def _cells(ends: dict | None, digits: int = 1) -> tuple[str, str]:
     if ends is None or ends["mean"] is None:
         return "", ""
-    mean, low, high = (f"{ends[name]:.{digits}f}" for name in ("mean", "low", "high"))
-    return mean, f"{low} to {high}"
+    mean = f"{ends['mean']:.{digits}f}"
+    if ends["low"] is None:  # of a single problem, such as the only one of its grade
+        return mean, ""
+    return mean, f"{ends['low']:.{digits}f} to {ends['high']:.{digits}f}"
 
 
 def search_run(config, workdir, which, out, split="test") -> None:

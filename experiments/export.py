@@ -29,7 +29,7 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
     """Write one agent of a run to a new folder.
 
     Args:
-      workdir: run folder.
+      workdir: run folder, or an exported team, such as `experiments.merge` writes.
       agent: its name in the team.
       out: folder to create; whole or not at all.
       form: ``merged`` (a model that `weights.load` and transformers read, adapters added to the base, in the
@@ -46,15 +46,14 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
         any model is loaded.
     """
     # These import JAX, for which --help and errors in flags are not to wait.
-    from jaxmarl_llm import checkpoint
+    from jaxmarl_llm import saved_agents
     from jaxmarl_llm.factory import inputs, teams
     from jaxmarl_llm.runs import agent_export
 
     if form not in FORMS:
         raise UserError(f"--format={form!r}: allowed are {', '.join(FORMS)}")
     config = run_folder.load_run(workdir)
-    folder = pathlib.Path(workdir) / "checkpoints"
-    meta = checkpoint.read_meta(folder, which)
+    meta = saved_agents.read_meta(workdir, which)
     if agent not in meta["agents"]:
         agents = ", ".join(meta["agents"])
         raise UserError(f"--agent={agent!r}: the run in {workdir} has the agents {agents}")
@@ -62,7 +61,7 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
     _check_out(out)
     built = teams.build_team(_in_full(config))
     inputs.warn(workdir, lambda: inputs.of_models(config, built))
-    team, _ = checkpoint.restore_team(folder, which, built, [agent])
+    team, _ = saved_agents.restore_team(workdir, which, built, [agent])
     agent_export.write(team[agent], agent, pathlib.Path(out), form, base)
     base = base or agent_export.base_name(meta["agents"][agent]["model"])
     text = model_card.card(config.to_dict(), _summary(workdir), meta, agent, form, base)
@@ -122,18 +121,18 @@ def export_team(workdir, out, which=BEST, base: str = "") -> int:
 
     Args, errors and result as of `export`. Each agent is written as it was trained: its adapters, or its model.
     """
-    from jaxmarl_llm import checkpoint
+    from jaxmarl_llm import saved_agents
     from jaxmarl_llm.factory import inputs, teams
     from jaxmarl_llm.runs import agent_export
 
     config = run_folder.load_run(workdir)
-    meta = checkpoint.read_meta(pathlib.Path(workdir) / "checkpoints", which)
+    meta = saved_agents.read_meta(workdir, which)
     if not any(saved["mode"] in ("adapters", "full") for saved in meta["agents"].values()):
         raise UserError(f"--team: no agent of the run in {workdir} has weights of its own")
     _check_out(out)
     built = teams.build_team(_in_full(config))
     inputs.warn(workdir, lambda: inputs.of_models(config, built))
-    team, _ = checkpoint.restore_team(pathlib.Path(workdir) / "checkpoints", which, built)
+    team, _ = saved_agents.restore_team(workdir, which, built)
 
     def card(held: dict) -> str:
         return model_card.team_card(config.to_dict(), _summary(workdir), held)
@@ -158,7 +157,7 @@ def _prompts(config) -> dict:
 
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
-    flags.DEFINE_string("workdir", None, "Run folder.", required=True)
+    flags.DEFINE_string("workdir", None, "Run folder, or an exported team.", required=True)
     flags.DEFINE_string("agent", "", "Name of the agent to write.")
     flags.DEFINE_bool("team", False, "Write all agents, as they were trained, into one folder.")
     flags.DEFINE_string("out", None, "Folder to create.", required=True)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxmarl_llm.resume_checks import check_agents, describe_team
+from jaxmarl_llm.resume_checks import check_agents, describe_team, renamed
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import TrainState
 from jaxmarl_llm.utils import agent_axis, formats, repeated_errors
@@ -228,12 +228,7 @@ def restore_team(
     ``team`` stay valid. ``names``: the names of ``agents`` in the checkpoint, where they differ.
     """
     meta, names = read_meta(folder, which), dict(names or {})
-    saved = meta["agents"]
-    if names:
-        name_of = {agent: names.get(agent, agent) for agent in agents or team.agents}
-        if missing := [name for name in name_of.values() if name not in saved]:
-            raise UserError(f"{folder}: the checkpoint has no agent {missing[0]!r}, only {sorted(saved)}")
-        saved = {agent: saved[name] for agent, name in name_of.items()}
+    saved = renamed(meta["agents"], agents or team.agents, names, f"{folder}: the checkpoint")
     chosen = check_agents(saved, team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for i, n, agent in _learners(team, chosen):

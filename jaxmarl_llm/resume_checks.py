@@ -6,7 +6,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmarl_llm.config import saved as saved_config
@@ -71,6 +71,19 @@ def _leaves(tree) -> list[tuple[Any, Any]]:
     import jax
 
     return jax.tree_util.tree_leaves_with_path(tree)
+
+
+def renamed(saved: dict, agents: Sequence[str], names: Mapping[str, str], where: str) -> dict:
+    """`describe_team` of what is saved, by the names of ``agents`` here; those are in ``names`` where they differ.
+
+    UserError for an agent that is not saved; ``where`` is what is to hold it.
+    """
+    if not names:
+        return saved
+    name_of = {agent: names.get(agent, agent) for agent in agents}
+    if missing := [name for name in name_of.values() if name not in saved]:
+        raise UserError(f"{where} has no agent {missing[0]!r}, only {sorted(saved)}")
+    return {agent: saved[name] for agent, name in name_of.items()}
 
 
 def check_agents(saved: dict, team: "Team", agents: Sequence[str] | None, where: str) -> tuple[str, ...]:

@@ -8,14 +8,14 @@ folder is, so that a command plays it as it plays a run.
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm import checkpoint, weights
-from jaxmarl_llm.resume_checks import check_agents, describe_team
+from jaxmarl_llm.resume_checks import check_agents, describe_team, renamed
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis, files
 from jaxmarl_llm.utils.errors import UserError
@@ -52,21 +52,28 @@ def read_meta(folder, which=checkpoint.BEST) -> dict:
     return read_team(folder) if is_team(folder) else checkpoint.read_meta(_checkpoints(folder), which)
 
 
-def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None) -> tuple[Team, dict]:
+def restore_team(
+    folder,
+    which,
+    team: Team,
+    agents: Sequence[str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Team, dict]:
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
     ``which`` is of a run: an exported team has one state. Of a team that was exported on another base model of
     the same architecture a warning says so.
     """
     if not is_team(folder):
-        return checkpoint.restore_team(_checkpoints(folder), which, team, agents)
-    held = read_team(folder)
-    chosen = check_agents(_on_this_base(held["agents"], team), team, agents, str(folder))
+        return checkpoint.restore_team(_checkpoints(folder), which, team, agents, names)
+    held, names = read_team(folder), dict(names or {})
+    saved = renamed(held["agents"], agents or team.agents, names, f"{folder}: the team")
+    chosen = check_agents(_on_this_base(saved, team), team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for member in members:
         for index, agent in enumerate(member.stack.agents):
             if agent in chosen and member.stack.learns:
-                one = _weights(pathlib.Path(folder), held["agents"][agent], member)
+                one = _weights(pathlib.Path(folder), saved[agent], member)
                 one = jax.tree.map(lambda x, like: x.astype(like.dtype), one, member.trainable)
                 member.trainable = agent_axis.put(member.trainable, one, index)
     return Team(tuple(members)), held

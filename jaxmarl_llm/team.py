@@ -173,7 +173,7 @@ class Team:
                 raise UserError(f"{feature} needs a model of ours; agent {agent!r} speaks through {name!r}")
 
 
-def _copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
+def copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
     """Copy a tree for every agent, with a leading agent axis, in this dtype."""
     params = dtypes.cast(params, dtype)
     if layout.mesh is not None:
@@ -264,7 +264,7 @@ def build(
                     f"team.mode='full': model {name!r} is quantised ({kind}), and rounded weights cannot learn; "
                     "allowed is team.mode='adapters'"
                 )
-            trainable = _copies(base, len(agents), stack_layout, param_dtype)
+            trainable = copies(base, len(agents), stack_layout, param_dtype)
             base = base if keep_reference else None
         eos_ids = tuple(model.tokenizer.eos_ids)
         stops = model.tokenizer.stop_sequences(stop) if stop else ()

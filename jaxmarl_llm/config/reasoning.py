@@ -1,7 +1,7 @@
 """Fields of task.kind=reasoning: what a team earns by its answers, and what agents are shown of them."""
 
 from jaxmarl_llm.config import programs, remote, systems
-from jaxmarl_llm.config.fields import Read, choice, number
+from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 KIND = "reasoning"
@@ -43,6 +43,8 @@ FIELDS = (
            {"mean": "the share that is right", "last": "1 if the last agent's is right",
             "vote": "1 if that of the majority is right, of equally many the first one"},
            read=Read(_reasoning, "only task.kind='reasoning' reads it")),
+    value("task.grades", (), "Grades of the questions, of all splits, such as (1, 3); empty: all.",
+          Read(_reasoning, "only task.kind='reasoning' reads it")),
     number("task.drop_easier_than", 1.0,
            "Leave out training problems that the team of the beginning solves more often than this share of its "
            "answers, by what the team earns; 1: none.", low=0, high=1,
@@ -64,7 +66,15 @@ FIELDS = (
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that the questions, the protocol or the number of samples do not allow."""
-    return [] if config.task.kind != KIND else [*_repeats(config), *_vote(config)]
+    return [] if config.task.kind != KIND else [*_repeats(config), *_vote(config), *_grades(config)]
+
+
+def _grades(config: ConfigDict) -> list[str]:
+    """Grades that are no numbers, or are there twice; which ones a source has is known where it is read."""
+    grades = tuple(config.task.grades)
+    if all(type(grade) is int and grade >= 0 for grade in grades) and len(set(grades)) == len(grades):
+        return []
+    return [f"task.grades={grades!r}: allowed are whole numbers from 0, each once"]
 
 
 def _repeats(config: ConfigDict) -> list[str]:

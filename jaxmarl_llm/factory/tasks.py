@@ -274,4 +274,5 @@ def _reasoning(config, source: str, part: str) -> ReasoningTask:
     agents = tuple(config.team.agents)
     scorers = len(agents) // 2 if config.train.protocol == "retrieve" else 0
     agents, partner = (agents[:1], agents[1]) if dialogue.of(config) else (agents, "")
-    return ReasoningTask(questions.load_items(source, part), agents, c.total, scores, scorers, partner)
+    items = questions.load_items(source, part, tuple(c.grades))
+    return ReasoningTask(items, agents, c.total, scores, scorers, partner)

@@ -3,7 +3,7 @@
 import json
 import pathlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jaxmarl_llm import checkpoint, resume_checks, weights
 from jaxmarl_llm.factory import built_models
@@ -51,6 +51,7 @@ def write_team(
     base: str = "",
     prompts: dict | None = None,
     lessons: pathlib.Path | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> None:
     """Write all agents to a new folder, with the config and what `saved_agents` needs to play them again.
 
@@ -66,6 +67,7 @@ def write_team(
       base: what the PEFT folders call the base model; empty: as `base_name` says.
       prompts: the messages of every agent for one problem, by agent.
       lessons: a folder of lessons, copied where there is one.
+      extra: texts of further files, by name.
     """
     out, agents = pathlib.Path(out), {}
     described = resume_checks.describe_team(team)
@@ -87,7 +89,8 @@ def write_team(
         if lessons is not None and lessons.is_dir():
             shutil.copytree(lessons, temporary / LESSONS)
         (temporary / TEAM_FILE).write_text(json.dumps(held, indent=2) + "\n", encoding="utf-8")
-        (temporary / "README.md").write_text(card(held), encoding="utf-8")
+        for name, text in {"README.md": card(held), **(extra or {})}.items():
+            (temporary / name).write_text(text, encoding="utf-8")
 
 
 def _elsewhere(config) -> dict:

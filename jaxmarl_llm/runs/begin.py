@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 
-from jaxmarl_llm import checkpoint, metrics, resume_checks
+from jaxmarl_llm import checkpoint, metrics, resume_checks, saved_agents
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config import saved as saved_config
@@ -133,17 +133,21 @@ def _field(saved: dict, path: str):
 
 
 def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
-    """Copy the agents of the run in ``place`` to ``kept``, under the names of this team."""
+    """Copy the agents of the run, or exported team, in ``place`` to ``kept``, under the names of this team."""
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
-    if not (place / "config.json").is_file():
+    if saved_agents.is_team(place):
+        saved = saved_config.upgraded(saved_agents.read_team(place).get("config", {}), place)
+    elif (place / "config.json").is_file():
+        saved = saved_config.in_folder(place)
+    else:
         raise UserError(f"{where}: the folder holds no run, config.json is missing")
-    _check_drawn_base(config, saved_config.in_folder(place), where)
+    _check_drawn_base(config, saved, where)
     which = int(step) if step.isdigit() else step
     names = dict(text.split("=") for text in config.team.begin_map)
     names = {agent: names.get(agent, agent) for agent in learners(team)}
     inputs.warn(place, functools.partial(inputs.of_models, config, team))
     try:
-        team, meta = checkpoint.restore_team(place / "checkpoints", which, team, learners(team), names)
+        team, meta = saved_agents.restore_team(place, which, team, learners(team), names)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
     learning = [(i, m) for i, m in enumerate(team.members) if m.stack.learns]

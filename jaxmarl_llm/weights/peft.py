@@ -114,7 +114,7 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
     that are missing, unknown or misshapen.
     """
     folder = pathlib.Path(folder)
-    settings = _read_settings(folder)
+    settings = read_settings(folder)
     rank = settings["r"]
     tensors = tensor_files.FolderTensors([folder / _WEIGHTS])
     shapes, wanted, flat = tensors.shapes(), {}, {}
@@ -142,7 +142,13 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
     return Adapter(traverse_util.unflatten_dict(lora), rank, settings["lora_alpha"], base)
 
 
-def _read_settings(folder: pathlib.Path) -> dict:
+def is_adapter(folder) -> bool:
+    """Whether a folder is one of PEFT."""
+    return (pathlib.Path(folder) / _CONFIG).is_file()
+
+
+def read_settings(folder: pathlib.Path) -> dict:
+    """Its ``adapter_config.json``; UserError for a folder that is none, or another LoRA than the plain one."""
     if not (folder / _CONFIG).exists():
         raise UserError(f"{folder} is not a PEFT folder: it has no {_CONFIG}")
     settings = files.read_json(folder / _CONFIG)

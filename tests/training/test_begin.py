@@ -13,7 +13,7 @@ from game_runs import config_of, game_config
 from update_cases import PLAIN, assert_close, sampled
 
 from configs import coding
-from experiments import replay, train
+from experiments import export, replay, train
 from jaxmarl_llm import checkpoint, sampling
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks, teams
@@ -154,6 +154,20 @@ def test_the_kl_term_is_towards_the_parameters_of_the_reference():
         np.testing.assert_allclose(kl.sum[n], expected[0], rtol=1e-3)
         np.testing.assert_allclose(to_base.sum[n], expected[1], rtol=1e-3)
     assert abs(kl.sum[0] - to_base.sum[0]) > 1e-3
+
+
+def test_a_team_that_was_exported_is_begun_from_as_its_run(trained, tmp_path):
+    folder, _ = trained
+    exported = tmp_path / "team"
+    assert export.export_team(folder, exported, "latest") == 12
+    renamed = {"team.begin_map": ("second=first",)}
+    config = begun_config(trained, **{"team.begin": str(exported)} | renamed)
+    team = begin.begun(config, teams.build_team(config), tmp_path / "of_team")
+    wanted = begin.begun(begun_config(trained, **renamed), teams.build_team(config), tmp_path / "of_run")
+    chex.assert_trees_all_equal(team.members[0].trainable, wanted.members[0].trainable)
+    config = begun_config(trained, **{"team.begin": str(exported), "team.begin_map": ("second=third",)})
+    text = refused(config, tmp_path / "refused")
+    assert text.endswith(f"{exported}: the team has no agent 'third', only ['first', 'second']")
 
 
 def refused(config, folder):

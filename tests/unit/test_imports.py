@@ -215,8 +215,8 @@ def test_a_command_answers_help_without_what_it_needs_later(command):
 
 def test_every_command_is_watched():
     assert COMMANDS == [
-        "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "plan", "ranking",
-        "replay", "report", "rescore", "steps", "sweep", "train",
+        "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "levels", "merge",
+        "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "train",
     ]  # fmt: skip
     assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
         "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",

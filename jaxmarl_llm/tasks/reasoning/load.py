@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Collection, Sequence
 
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.reasoning import benchmarks, generated, riddles, routes, tables
@@ -12,7 +13,7 @@ from jaxmarl_llm.utils.errors import UserError
 GENERATED = {"sums": generated.sums, "words": generated.words}
 
 
-def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
+def load_items(source: str, split: str = "all", grades: Collection[int] = ()) -> list[ReasoningItem]:
     """Items of a named split of a source.
 
     source: 'sums' or 'words' (`generated`), 'clues', 'trust', 'lock3' and its kin (`riddles`), 'routes' and
@@ -21,6 +22,7 @@ def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
     split: 'all', 'train', 'validation' or 'test'. Of the generated sources and of a file without a field `split`
         the 4th, 12th, 20th, … question of each grade is for validation, the 8th, 16th, … for the test. Riddles
         are too few to divide: they have the split 'all' only.
+    grades: of the questions; empty: all. A slice counts those of these grades.
     Errors: UserError for an unknown source or split, bad rows, or a selection without questions.
     """
     sources.check_split(split)
@@ -51,10 +53,18 @@ def load_items(source: str, split: str = "all") -> list[ReasoningItem]:
             f"source is {source!r}; allowed: {', '.join(known)} or the path of a .jsonl file, each with an "
             "optional slice such as 'sums[:40]'"
         )
+    if grades and not (items := _of_grades(items, grades)):
+        raise UserError(
+            f"source {source!r}, split {split!r} holds no questions of the grades {tuple(grades)!r}"
+        )
     items = items[chosen]
     if not items:
         raise UserError(f"source {source!r}, split {split!r} holds no questions; choose a larger slice")
     return items
+
+
+def _of_grades(items: Sequence[ReasoningItem], grades: Collection[int]) -> list[ReasoningItem]:
+    return [item for item in items if item.grade in grades]
 
 
 def _of_file(name: str, split: str) -> list[ReasoningItem]:

@@ -562,6 +562,7 @@ UNREAD = {
     "maporl.gae_lambda": (0.5, VALUED),
     "maporl.kl_reward": (0.1, VALUED),
     "task.total": ("last", {"task.kind": "reasoning"}),
+    "task.grades": ((1, 3), {"task.kind": "reasoning"}),
     "task.shown_score": ("my.verifier", SCORED),
     "eval.vote": ("last", {"task.kind": "reasoning"}),
     "eval.until_agreed": (True, SCORED),

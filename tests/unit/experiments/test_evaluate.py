@@ -141,6 +141,17 @@ def test_scores_that_never_applied_are_null_and_shown_empty():
     assert "return" in stream.getvalue().splitlines()
 
 
+def test_a_single_problem_of_its_grade_has_no_interval():
+    action = expected(0, "greedy").actions[0]
+    rows = tuple((dataclasses.replace(action, parts={}, total=total),) for total in (0.25, 0.5, 1.0))
+    actual = scores.Evaluation(rows, ("aux", "main"), lambda s: {"return": 100 * s["total"]}, (1, 2, 2))
+    entry, stream = results.describe(actual, ks=(1,)), io.StringIO()
+    evaluate.show({"workdir": None, "problems": 3, "split": "test", "sampled": entry, "greedy": entry}, stream)
+    lines = {line.split()[0]: line.split()[1:] for line in stream.getvalue().splitlines() if line.split()}
+    assert lines["return_grade1"] == ["25.0", "25.0"]
+    assert lines["return_grade2"] == ["75.0", "50.0", "to", "100.0"] * 2
+
+
 @pytest.mark.parametrize("text, wanted", [("best", "best"), ("latest", "latest"), ("12", 12)])
 def test_steps(text, wanted):
     assert evaluate.parse_step(text) == wanted

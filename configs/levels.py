@@ -1,0 +1,95 @@
+"""The four levels at which models can work together, on one setting: three adapters of one base, each of which has
+learned a third of the kinds of questions from right answers.
+
+Command:   python -m experiments.levels --workdir=runs/levels --seeds=0,1,2
+           trains the three experts, puts them into one team, runs `LEVELS` below, prints a table with each kind
+Result:    docs/merging.md says how to read it; not measured with three seeds yet
+Cost:      the table has the answers and tokens of each row; see docs/merging.md
+One alone: python -m experiments.train --config=configs/levels.py:expert_0 --workdir=runs/expert_0
+Variants (after a colon, comma-separated):
+  expert_0       sums of one and of two digits (of words: one step)
+  expert_1       products (of words: the larger of two numbers)
+  expert_2       a + b - c (of words: two steps)
+  team           all three experts answer at the same time, and the majority's answer counts
+  weight         one agent, which has weights merged of the experts', on all kinds (the default)
+  words          sums in words, in place of sums of numbers
+  smoke          tiny random models, everything else real
+"""
+
+import dataclasses
+
+from jaxmarl_llm.config import UserError, parse_arg, presets
+from jaxmarl_llm.config.files import experiment
+
+reasoning = experiment("reasoning")
+
+EXPERTS = ("expert_0", "expert_1", "expert_2")
+# Of each source the grades that each expert learns; together they are all kinds.
+KINDS = {"sums": ((1, 3), (2,), (4,)), "words": ((1,), (2,), (3,))}
+SHARED = ("words", "smoke")  # variants that go with each of the others
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table: a command, and its further flags.
+
+    Attributes:
+      command: ``merge``, of the experts' weights, or ``evaluate``, of the team that they are.
+      variant: of this file, the config of the command.
+      flags: further flags.
+    """
+
+    command: str
+    variant: str
+    flags: tuple[str, ...] = ()
+
+
+def _merged(method: str, *flags: str) -> Row:
+    return Row("merge", "weight", (f"--method={method}", *flags))
+
+
+# Rows by level. Of the first merge the base and the experts are measured, too.
+LEVELS = {
+    "text": {"vote": Row("evaluate", "team")},
+    "weight": {
+        "mean": _merged("mean"),
+        "soup": _merged("soup"),
+        "arithmetic": _merged("arithmetic"),
+        "ties": _merged("ties", "--scales=0.6,0.8,1.0,1.4,1.8"),
+        "dare": _merged("dare"),
+        "search": _merged("search", "--trials=20"),
+        "extrapolate": _merged("extrapolate"),
+    },
+}
+
+
+def get_config(arg=None):
+    """The weights of the experts in one agent, or one of the variants named in the module's docstring."""
+    options = parse_arg(arg, **dict.fromkeys((*EXPERTS, "team", "weight", *SHARED), False))
+    chosen = [name for name in options if options[name] and name not in SHARED]
+    if len(chosen) > 1:
+        raise UserError(f"config options {chosen[0]} and {chosen[1]} exclude each other")
+    variant = chosen[0] if chosen else "weight"
+    config = reasoning.get_config("solo,words" if options.words else "solo")
+    config.task.total, config.eval.vote, config.warm_up.steps = "mean", "", 0
+    config.team.agents = ("solver",)
+    if variant == "team":
+        config.team.agents, config.task.total, config.train.protocol = EXPERTS, "vote", "simultaneous"
+    if variant in EXPERTS:
+        expert(config, EXPERTS.index(variant))
+    if options.smoke:
+        presets.smoke(config)
+        config.policy.remat = "none"
+        # Questions of all grades: those of a slice such as [:4] are all of the first.
+        config.task.eval_source, config.task.test_source = (f"{config.task.source}[::8]",) * 2
+        config.eval.every, config.eval.problems = 0, 4
+    return config
+
+
+def expert(config, number):
+    """One agent that imitates right answers of its own kinds."""
+    config.team.agents = (EXPERTS[number],)
+    config.task.grades = KINDS[config.task.source][number]
+    config.train.system, config.sft.source, config.sft.batch = "sft", "reference", 16
+    config.train.steps = 60
+    config.eval.every, config.eval.before = 0, False

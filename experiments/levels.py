@@ -1,0 +1,209 @@
+"""Models that work together at four levels, on one setting: `python -m experiments.levels --workdir=runs/levels`.
+
+Trains the three experts of configs/levels.py, writes them as one team, runs every row of `LEVELS` there, each in a
+process of its own, and prints a table with each kind of questions: the base, the experts, the oracle router, which
+asks the expert of each kind, and the rows. levels.json and levels.md in the workdir have all of it. If it is
+stopped, the same command continues: what is finished is not run again. --levels=weight runs the rows of one level.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from absl import flags
+
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config.files import experiment
+from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.tasks.reasoning.load import load_items
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics.bootstrap import interval
+
+levels = experiment("levels")
+TEAM, BASE, ORACLE = "team", "base", "oracle router"
+RESULTS = {"merge": "merge.json", "evaluate": "evaluation.json"}  # what a command leaves when it is finished
+
+
+def command(name: str, variant: str, shared: Sequence[str], seed: int, *more: str) -> list[str]:
+    """One of this project's commands with a variant of configs/levels.py."""
+    config = f"--config=configs/levels.py:{','.join((variant, *shared))}"
+    return [sys.executable, "-m", f"{__package__}.{name}", config, f"--config.seed={seed}", *more]
+
+
+def jobs(
+    folder: pathlib.Path, shared: Sequence[str], seed: int, chosen: Sequence[str]
+) -> dict[pathlib.Path, list[str]]:
+    """Commands of a seed in their order, by the file that each leaves when it is finished."""
+    experts, team = [folder / name for name in levels.EXPERTS], folder / TEAM
+    made = {
+        place / "summary.json": command("train", place.name, shared, seed, f"--workdir={place}")
+        for place in experts
+    }
+    joined = [f"--members={','.join(map(str, experts))}", "--method=join", "--step=latest", f"--out={team}"]
+    made[team / RESULTS["merge"]] = command("merge", TEAM, shared, seed, *joined)
+    first = True
+    for level in chosen:
+        for name, row in levels.LEVELS[level].items():
+            place = folder / level / name
+            result, more = place / RESULTS[row.command], [f"--workdir={team}", *row.flags]
+            if row.command == "merge":
+                more += [f"--out={place}", f"--report={'all' if first else 'result'}"]
+                first = False
+            else:
+                more += [f"--out={result}"]
+            made[result] = command(row.command, row.variant, shared, seed, *more)
+    return made
+
+
+def finished(path: pathlib.Path) -> bool:
+    """Whether a command has left its result; a training only at its end."""
+    return path.is_file() and (path.name != "summary.json" or "after" in summaries.read_json(path))
+
+
+def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
+    """Run what is not finished; RuntimeError with the command of the first that fails, what is finished stays."""
+    left = [path for path in made if not finished(path)]
+    eta = console.Eta()
+    for number, path in enumerate(left):
+        rest = len(left) - number
+        line = " ".join(made[path][1:])
+        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
+        if call(made[path]).returncode or not finished(path):
+            raise RuntimeError(f"this command failed or was stopped; the same command continues: {line}")
+        eta.tick()
+
+
+def rows_of(
+    folder: pathlib.Path, chosen: Sequence[str], grades: Mapping[str, int], kinds: Sequence
+) -> dict[str, dict]:
+    """The finished rows of a seed by name: level, scores of the test problems, tokens of an answer and of choosing."""
+    rows: dict[str, dict] = {}
+    for level in chosen:
+        for name, row in levels.LEVELS[level].items():
+            path = folder / level / name / RESULTS[row.command]
+            if not path.is_file():
+                continue
+            content = summaries.read_json(path)
+            if row.command == "evaluate":
+                rows[name] = _row(level, content, {})
+                continue
+            for title, report in content["test"]["rows"].items():
+                own = title == content["method"]
+                rows[name if own else title] = _row(
+                    level if own else "", report, content["validation"] if own else {}
+                )
+    if all(name in rows for name in levels.EXPERTS):
+        rows[ORACLE] = _oracle(rows, grades, kinds)
+    first = [name for name in (BASE, *levels.EXPERTS, ORACLE) if name in rows]
+    return {name: rows[name] for name in [*first, *(name for name in rows if name not in first)]}
+
+
+def _row(level: str, report: dict, validation: dict) -> dict:
+    modes = {
+        mode: {one["item"]: one["return"] for one in report[mode]["items"]} for mode in ("sampled", "greedy")
+    }
+    chosen = {name: validation.get(name, 0) for name in ("answers", "tokens")}
+    return {
+        "level": level,
+        **modes,
+        "answer_tokens": report["sampled"]["answer_tokens"],
+        "validation": chosen,
+    }
+
+
+def _oracle(rows: Mapping[str, dict], grades: Mapping[str, int], kinds: Sequence) -> dict:
+    """Each question to the expert of its kind, at the mean of the experts' tokens, each as often as it is asked."""
+    expert_of = {grade: name for name, own in zip(levels.EXPERTS, kinds, strict=True) for grade in own}
+    asked = {item: rows[expert_of[grades[item]]] for item in rows[levels.EXPERTS[0]]["sampled"]}
+    modes = {mode: {item: row[mode][item] for item, row in asked.items()} for mode in ("sampled", "greedy")}
+    tokens = float(np.mean([row["answer_tokens"] for row in asked.values()]))
+    return {"level": "api", **modes, "answer_tokens": tokens, "validation": {"answers": 0, "tokens": 0}}
+
+
+def table(results: Mapping[str, Mapping[str, dict]], grades: Mapping[str, int], kinds: Sequence) -> tuple:
+    """Rows and headers of the table; ``results`` by row and seed.
+
+    With one seed the interval is over the problems, with more over the seeds.
+    """
+    lines = []
+    for name, by_seed in results.items():
+        seeds = list(by_seed.values())
+        means = [np.mean(list(row["sampled"].values())) for row in seeds]
+        ends = interval(means if len(seeds) > 1 else list(seeds[0]["sampled"].values()))
+        of_kinds = [
+            _mean(seeds, [item for item in seeds[0]["sampled"] if grades[item] in own]) for own in kinds
+        ]
+        greedy = np.mean([np.mean(list(row["greedy"].values())) for row in seeds])
+        spent = [np.mean([row["validation"][part] for row in seeds]) for part in ("answers", "tokens")]
+        lines.append((
+            name, seeds[0]["level"], f"{ends.mean:.1f} [{ends.low:.1f}, {ends.high:.1f}]", *of_kinds, f"{greedy:.1f}",
+            f"{np.mean([row['answer_tokens'] for row in seeds]):.1f}", *(f"{x:.0f}" for x in spent), str(len(seeds)),
+        ))  # fmt: skip
+    titles = [f"kind {n} ({len([i for i in grades if grades[i] in own])})" for n, own in enumerate(kinds)]
+    headers = [
+        "",
+        "level",
+        "return, 95 %",
+        *titles,
+        "greedy",
+        "tokens/answer",
+        "validation answers",
+        "tokens",
+        "seeds",
+    ]
+    return lines, headers
+
+
+def _mean(seeds: Sequence[dict], items: Sequence[str]) -> str:
+    return f"{np.mean([row['sampled'][item] for row in seeds for item in items]):.1f}" if items else ""
+
+
+def main(argv):
+    """Command line entry."""
+    entry.refuse_arguments(argv)
+    args = flags.FLAGS
+    seeds, workdir = _seeds(args.seeds), pathlib.Path(args.workdir)
+    files.ensure_writable(workdir / "levels.json", "give another --workdir")
+    shared = [name for name in levels.SHARED if args[name].value]
+    config = levels.get_config(",".join(shared))
+    kinds = levels.KINDS[config.task.source]
+    items = load_items(config.task.test_source or config.task.source, config.task.test_split)
+    grades = {item.task_id: item.grade for item in items}
+    results: dict[str, dict[str, dict]] = {}
+    for seed in seeds:
+        folder = workdir / f"seed{seed}"
+        run(jobs(folder, shared, seed, args.levels))
+        for name, row in rows_of(folder, args.levels, grades, kinds).items():
+            results.setdefault(name, {})[str(seed)] = row
+        files.atomic_write_text(workdir / "levels.json", json.dumps(results, indent=1) + "\n")
+    lines, headers = table(results, grades, kinds)
+    title = f"test return on {len(grades)} questions of {config.task.source}, fresh draws"
+    console.table(lines, headers, f"\n{title}")
+    files.atomic_write_text(workdir / "levels.md", console.markdown(lines, headers, title) + "\n")
+    print(f"levels.md and levels.json are in {workdir}")
+
+
+def _seeds(words: Sequence[str]) -> list[int]:
+    if not words or not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise UserError(
+            f"--seeds={','.join(words)}: allowed are whole numbers, each once, with commas between them"
+        )
+    return [int(word) for word in words]
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    flags.DEFINE_string("workdir", "runs/levels", "Folder with a folder per seed.")
+    flags.DEFINE_list("seeds", ["0"], "Seeds, one after the other.")
+    flags.DEFINE_multi_enum("levels", list(levels.LEVELS), list(levels.LEVELS), "Levels whose rows are run.")
+    flags.DEFINE_bool("words", False, "Sums in words, in place of sums of numbers.")
+    flags.DEFINE_bool("smoke", False, "Tiny random models: seconds, and nothing is learned.")
+
+
+if __name__ == "__main__":
+    define_flags()
+    entry.run(main)
