@@ -3,11 +3,12 @@
   python -m experiments.fuse --workdir=runs/team --out=runs/fused
 
 lets the team of a run answer the training problems, asks every member what it expected at each token of its own texts,
-and trains one model, in --out, to write what all of them wrote. The student is a run like any other: experiments.evaluate,
-experiments.export and team.begin read it. At the end stands the cross-entropy per byte of held-out texts.
+and trains one model, in --out, to write what all of them wrote. The student is a run like any other, which
+experiments.evaluate, experiments.export and team.begin read. At the end stands the cross-entropy per byte of held-out
+texts.
 
 Given texts: --texts=texts.jsonl, or --texts=reference for the reference answers of the task's training problems
-Teachers:    --teachers=runs/other:main,models/x adds an agent of another run, and a model; --nomembers leaves the team out
+Teachers:    --teachers=runs/other:main,models/x adds an agent of another run and a model; --nomembers: without the team
 The student: --begin=main begins it as that member; --config=<config file> is a config of its own
 What teachers add is the difference to --weight=0, cross-entropy of the same texts alone. The same command resumes.
 """
@@ -42,7 +43,9 @@ def define_flags() -> None:
     flags.DEFINE_list("held_out", [], "JSONL files of held-out texts, or reference (validation problems).")
     flags.DEFINE_float("hold", 0.1, "Share of the prompts held out without --held_out.", 0, 0.9)
     flags.DEFINE_float("weight", 0.1, "Weight of the teachers beside the texts (distil.weight).", 0, 1)
-    flags.DEFINE_enum("fuse", "min_ce", ["min_ce", "avg_ce"], "How several teachers become one (distil.fuse).")
+    flags.DEFINE_enum(
+        "fuse", "min_ce", ["min_ce", "avg_ce"], "How several teachers become one (distil.fuse)."
+    )
     flags.DEFINE_enum("cost", "byte", ["byte", "token"], "Cross-entropy per byte, or token (distil.cost).")
     flags.DEFINE_enum("align", "bytes", ["bytes", "edits"], "How tokens are aligned (distil.align).")
     flags.DEFINE_integer("steps", 100, "Iterations of the training.", lower_bound=1)
@@ -72,12 +75,16 @@ def _asked(args, which):
     from jaxmarl_llm.runs.fusing import Asked
 
     if not args.members and not args.teachers:
-        raise UserError("--nomembers without --teachers: there is no teacher left; allowed is --weight=0 with members")
+        raise UserError(
+            "--nomembers without --teachers: there is no teacher left; allowed is --weight=0 with members"
+        )
     if args.held_out and args["hold"].present:
         raise app.UsageError("--hold and --held_out: give one of them")
     own = {} if args.texts else {"samples": args.samples, "above": args.above}
     if args.texts and (args["samples"].present or args.above is not None):
-        raise app.UsageError("--samples and --above are of the team's own answers: they do not go with --texts")
+        raise app.UsageError(
+            "--samples and --above are of the team's own answers: they do not go with --texts"
+        )
     return Asked(
         args.workdir, args.out, which, args.texts, members=args.members, teachers=tuple(args.teachers),
         held_out=list(args.held_out) or float(args.hold), begin=args.begin, **own,

@@ -13,7 +13,7 @@ def used(config: ConfigDict) -> bool:
 _READ = Read(used, "only distil.weight above 0 reads it")
 FIELDS = (
     number("distil.weight", 0.0,
-           "Weight w of the teachers beside the demonstrations of a file that experiments.fuse wrote: a token's loss is "
+           "Weight w of the teachers beside the demonstrations of a file that experiments.fuse wrote: the loss is "
            "(1 - w) cross-entropy of the text + w KL(teachers || agent); 0: the text alone.", low=0, high=1,
            read=Read(imitation.used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
     choice("distil.fuse", "min_ce", "How several teachers of a text become one, by their cross-entropy C on it.",

@@ -5,13 +5,13 @@ their probabilities p(w), w sequences of bytes, and the probability of the token
 student that begins at byte a and ends at e lies in the teacher's token [s, t) with s <= a < t, of which the bytes
 c = b[s:a] have been read:
 
-    P(the text goes on with r) = p(c r) / Z,   Z = 1 if c is empty, else the sum of p(w) over the known w that go on from c
+    P(the text goes on with r) = p(c r) / Z,   Z = 1 if c is empty, else the sum of p(w) over known w that begin with c
 
 r becomes the student's token that is r, else the first token of r in the student's own tokenizer (`Vocabulary.first`);
-tokens of the teacher that become one and the same of the student add up. Where the student's token goes on behind t, only
-its own probability is known, the product of those of the teacher's tokens up to e (chain rule), if one of them ends at
-e. If none does, the student's token ends inside of one, and the position is *misaligned*: there the text itself is the
-target, with probability 1, as in the paper.
+tokens of the teacher that become one and the same of the student add up. Where the student's token goes on behind t,
+only its own probability is known, the product of those of the teacher's tokens up to e (chain rule), if one of them
+ends at e. If none does, the student's token ends inside of one, and the position is *misaligned*: there the text itself
+is the target, with probability 1, as in the paper.
 
 With the same tokenizer on both sides nothing changes. Of a student over bytes all is exact where K = V; of other
 students a teacher's token counts as theirs of the same bytes, whatever it would have gone on with.
@@ -77,7 +77,9 @@ def by_ids(seen: Seen, own: Own) -> Aligned | None:
     if not np.array_equal(own.ids, seen.ids[:length]) or len(seen.ids) - length > 1:
         return None
     rows = [likely(seen, i) for i in range(length)]
-    if length < len(seen.ids):  # the student's text goes on behind this part: that the teacher's would end is left open
+    if length < len(
+        seen.ids
+    ):  # the student's text goes on behind this part: that the teacher's would end is left open
         rows = [{k: p for k, p in row.items() if k != seen.ids[-1]} for row in rows]
     return Aligned([{k: p for k, p in row.items() if p > 0} for row in rows])
 
@@ -110,7 +112,9 @@ def _at(seen: Seen, i: int, teacher: Vocabulary, student: Vocabulary, text: byte
     """The distribution at one token (id, begin, end) of the student, in the teacher's token i; None: misaligned."""
     own, a, e = token
     path, starts = _path(seen, i, e), seen.starts
-    if path is None or (i and seen.ends[i - 1] == starts[i - 1]):  # or the teacher's begins inside of a letter
+    if path is None or (
+        i and seen.ends[i - 1] == starts[i - 1]
+    ):  # or the teacher's begins inside of a letter
         return None
     read, known = text[starts[i] : a], likely(seen, i)
     going_on = {k: p for k, p in known.items() if _goes_on(teacher.of_id[k], read)}

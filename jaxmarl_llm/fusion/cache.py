@@ -1,8 +1,8 @@
-"""What a teacher expects of texts, kept on disk: the 10 likeliest tokens at each position, log-probabilities in float16.
+"""What a teacher expects of texts, kept on disk: the 10 likeliest tokens at each position, in float16.
 
 A folder for each teacher: ``about.json`` says of what it is, ``00000.npz`` and so on hold `SHARD` texts each, and
-``tokens.json`` the bytes of the tokens in them, so that the teacher is not needed again. A shard is written whole or not
-at all: what was stopped goes on with the next one.
+``tokens.json`` the bytes of the tokens in them, so that the teacher is not needed again. A shard is written whole or
+not at all: what was stopped goes on with the next one.
 """
 
 import dataclasses

@@ -4,9 +4,8 @@ The cheapest path through the table of edit distances between the teacher's and 
 warping) matches each token with one or more of the other side. A position of the student keeps the teacher's
 distribution if it is matched with one token of the teacher's, of the same bytes; all others are misaligned.
 
-As against the release: a teacher's token becomes the student's of the same bytes, and one without is left out, where the
-release takes the nearest of the whole vocabulary by edit distance; of several that become one the release keeps the
-first, here there are none.
+As against the release: a teacher's token becomes the student's of the same bytes, and one without is left out, where
+the release takes the nearest of the whole vocabulary by edit distance.
 """
 
 from collections.abc import Sequence

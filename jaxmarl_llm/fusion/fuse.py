@@ -5,9 +5,9 @@ Of every part of a text, with the cross-entropy C_k of teacher k on that part:
     min_ce   the distributions of the teacher with the smallest C_k
     avg_ce   sum_k w_k P_k,   w_k = exp(-C_k) / sum_j exp(-C_j)
 
-C is in nats per *byte* of the text, which teachers with other tokens have in common. The release has nats per token of the
-teacher's own, by which one with long tokens looks worse than it is: two tokens of 3 nats each for eight bytes, .75 nats a
-byte, against eight tokens of 1 nat each. `COSTS` has both, the second for comparison with the release alone.
+C is in nats per *byte* of the text, which teachers with other tokens have in common. The release has nats per token of
+the teacher's own, by which one with long tokens looks worse than it is: two tokens of 3 nats each for eight bytes, .75
+nats a byte, against eight tokens of 1 nat each. `COSTS` has both, the second for comparison with the release alone.
 
 A position where a teacher is misaligned (`align`) takes the text itself; with avg_ce where all are, else those that are
 not share the weight. Tokens that no teacher teaches, such as the names of roles, take the text itself as well.
@@ -88,6 +88,6 @@ def check_aligned(shares: Mapping[str, float], align: str) -> None:
     for teacher, share in shares.items():
         if share > MOST_MISALIGNED:
             raise UserError(
-                f"distil.align={align!r}: at {share:.0%} of the tokens teacher {teacher!r} has none that begins and ends "
-                f"where the student's does, so that the text itself is the target; allowed are {MOST_MISALIGNED:.0%}"
+                f"distil.align={align!r}: at {share:.0%} of the student's tokens teacher {teacher!r} is misaligned, "
+                f"so that the text itself is the target; allowed are {MOST_MISALIGNED:.0%}"
             )

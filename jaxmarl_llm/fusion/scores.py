@@ -16,7 +16,11 @@ from jaxmarl_llm.fusion.cache import Tokens
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.team import Member
 
-ROWS, MULTIPLE, CHUNK = 8, 64, 128  # texts at a time; sizes that are padded to; tokens whose logits exist at a time
+ROWS, MULTIPLE, CHUNK = (
+    8,
+    64,
+    128,
+)  # texts at a time; sizes that are padded to; tokens whose logits exist at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +108,7 @@ def _expected(policy, length: int, top: int, variables, tokens_BW, first_B):
     rows, width = tokens_BW.shape
     positions_BW = jnp.broadcast_to(jnp.arange(width), tokens_BW.shape)
     hidden_BWD, _ = policy.apply(variables, tokens_BW, positions_BW, method="hidden")
-    places_BL = jnp.minimum(first_B[:, None] + jnp.arange(length), width - 1)
+    places_BL = jnp.minimum(first_B[:, None] + jnp.arange(length)[None], width - 1)
     own_BL = jnp.take_along_axis(tokens_BW, places_BL, axis=1)
     features_BLD = jnp.take_along_axis(hidden_BWD, places_BL[..., None] - 1, axis=1)
     size = min(CHUNK, rows * length)  # sizes are multiples of 64

@@ -71,9 +71,7 @@ def _inside(whole: Own, start: int, end: int, size: int) -> tuple[list[int], Own
         inside[-1] = False
         inside &= whole.ends > start
     places = np.flatnonzero(inside)
-    return places.tolist(), Own(
-        whole.ids[places], whole.starts[places] - start, whole.ends[places] - start
-    )
+    return places.tolist(), Own(whole.ids[places], whole.starts[places] - start, whole.ends[places] - start)
 
 
 def _aligned(seen: Seen, tokens: Tokens, own: Own, student, text: bytes, ended: bool, how: How) -> Aligned:

@@ -49,7 +49,9 @@ def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[
             "nats_per_byte": float(nats / size),
             "student_nats_per_byte": float(of_student / size),
         }
-        for (group, reader), (nats, of_student, size) in sorted(totals.items(), key=lambda row: order[row[0][0]])
+        for (group, reader), (nats, of_student, size) in sorted(
+            totals.items(), key=lambda row: order[row[0][0]]
+        )
         if size
     ]
 

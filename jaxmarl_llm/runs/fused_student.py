@@ -5,7 +5,16 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from jaxmarl_llm.config import FIELDS, agent_settings, base_config, fields, programs, reasoning, remote, validate
+from jaxmarl_llm.config import (
+    FIELDS,
+    agent_settings,
+    base_config,
+    fields,
+    programs,
+    reasoning,
+    remote,
+    validate,
+)
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.utils.errors import UserError
 

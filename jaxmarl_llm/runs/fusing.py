@@ -1,7 +1,7 @@
 """Fuse teachers into one student: texts, what every teacher expects of them, a training, a report.
 
-Everything is kept in ``fusion/`` of the student's run folder, a file or a shard at a time, so that the same command goes
-on wherever it was stopped: ``about.json`` (what was asked for), ``rollouts/``, ``texts.jsonl`` and ``teachers/``,
+Everything is kept in ``fusion/`` of the student's run folder, a file or a shard at a time, so that the same command
+goes on wherever it was stopped: ``about.json`` (what was asked for), ``rollouts/``, ``texts.jsonl`` and ``teachers/``,
 ``held_out/`` with the same of the texts that the student does not learn, and ``report.json``.
 """
 
@@ -18,7 +18,7 @@ from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
 from jaxmarl_llm.fusion import scores, texts
 from jaxmarl_llm.fusion.scores import Model
 from jaxmarl_llm.fusion.texts import Text
-from jaxmarl_llm.runs import fused_report, fused_teachers, fused_texts
+from jaxmarl_llm.runs import fused_report, fused_rollouts, fused_teachers, fused_texts
 from jaxmarl_llm.runs.fused_teachers import Other
 from jaxmarl_llm.runs.fused_texts import REFERENCE, Lesson
 from jaxmarl_llm.systems import demonstrations
@@ -109,7 +109,9 @@ def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
         formats.write(path, now)
         return
     kept = formats.read(path)
-    differing = [f"{name} was {kept.get(name)!r}, is {now[name]!r}" for name in now if kept.get(name) != now[name]]
+    differing = [
+        f"{name} was {kept.get(name)!r}, is {now[name]!r}" for name in now if kept.get(name) != now[name]
+    ]
     if differing:
         raise UserError(f"{folder} holds another fusion: {'; '.join(differing)}; give another --out")
 
@@ -124,11 +126,13 @@ def _prepare(asked: Asked, config, student, others, step: int) -> None:
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(tasks.build_executor(config))
         made = {split: _lesson(asked, config, student, executor, split) for split in ("train", "validation")}
-        team = teams.build_team(config, speakers=experts.build(config, made["train"].task.items, asked.workdir))
+        team = teams.build_team(
+            config, speakers=experts.build(config, made["train"].task.items, asked.workdir)
+        )
         team, _ = saved_agents.restore_team(asked.workdir, asked.step, team)
         loaded = {other: fused_teachers.load(other, config) for other in others}
         readers = _readers(team, student, loaded)
-        learned, held = _texts(asked, config, team, made, readers, folder)
+        learned, held = _texts(asked, config, student, team, made, readers, folder)
         _check(asked, learned, held, readers, student)
         sets = {folder / "texts.jsonl": learned, folder / "held_out" / "texts.jsonl": held}
         members = made["train"].members
@@ -151,7 +155,9 @@ def _lesson(asked: Asked, config, student, executor, split: str) -> Lesson:
     members = tuple(a for a in config.team.agents if asked.members and a not in remote.agents(config))
     joint = bool(student.task.centralised)
     if joint and set(own.roles) != set(task.agents):
-        raise UserError(f"task.roles={own.roles!r} of the student: the team's roles are {tuple(task.agents)!r}")
+        raise UserError(
+            f"task.roles={own.roles!r} of the student: the team's roles are {tuple(task.agents)!r}"
+        )
     return Lesson(task, own, joint, members, tuple(asked.teachers))
 
 
@@ -163,7 +169,7 @@ def _readers(team: Team, student, others: Mapping[Other, Model]) -> dict[str, An
     return readers | {student.team.agents[0]: teams.load_model(own, own.model).tokenizer}
 
 
-def _texts(asked, config, team, made, readers, folder) -> tuple[list[Text], list[Text]]:
+def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Text], list[Text]]:
     """The texts that the student learns, and those that are held out."""
     lesson = made["train"]
     if asked.texts == REFERENCE:
@@ -174,25 +180,40 @@ def _texts(asked, config, team, made, readers, folder) -> tuple[list[Text], list
         (folder / "rollouts").mkdir(parents=True, exist_ok=True)
         fixed = config, team, lesson, folder / "rollouts", asked.samples, asked.above, readers
         progress = _progress()
-        rows, left_out = fused_texts.drawn(*fixed, lambda done, every: progress("answers of the team", done, every))
-        print(f"left out of the team's answers: {left_out}", flush=True)
+        rows, left_out = fused_rollouts.drawn(*fixed, lambda done, every: progress("the team", done, every))
+        shown = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
+        print(f"{len(rows)} texts of the team's answers; left out: {shown}", flush=True)
+    if asked.texts in ("", REFERENCE):
+        longest, every = student.sampling.max_new_tokens, len(rows)
+        rows = fused_texts.fitting(rows, readers[lesson.student], longest)
+        if len(rows) < every:
+            print(
+                f"{every - len(rows)} texts are longer than sampling.max_new_tokens={longest}: left out",
+                flush=True,
+            )
     if isinstance(asked.held_out, float):
         return fused_texts.held_out(rows, asked.held_out)
     held: list[Text] = []
     for name in asked.held_out:
         own = made["validation"]
-        held += fused_texts.references(own) if name == REFERENCE else fused_texts.of_file(name, own, "--held_out")
+        held += (
+            fused_texts.references(own) if name == REFERENCE else fused_texts.of_file(name, own, "--held_out")
+        )
     return rows, held
 
 
 def _check(asked: Asked, learned: Sequence[Text], held: Sequence[Text], readers, student) -> None:
     """Refuse texts that nobody could learn from, before a teacher is asked."""
     if not learned:
-        raise UserError(f"--texts={asked.texts!r}: there is no text to learn from; --above and --hold leave out some")
+        raise UserError(
+            f"--texts={asked.texts!r}: there is no text to learn from; --above and --hold leave out some"
+        )
     prompts = {json.dumps(text.messages, sort_keys=True) + text.text for text in learned}
     both = sum(json.dumps(text.messages, sort_keys=True) + text.text in prompts for text in held)
     if both:
-        raise UserError(f"--held_out: {both} of {len(held)} texts are among those of --texts; allowed are others")
+        raise UserError(
+            f"--held_out: {both} of {len(held)} texts are among those of --texts; allowed are others"
+        )
     (agent,) = student.team.agents
     names = [agent, *texts.teachers([*learned, *held])]
     fused_texts.check([*learned, *held], names, readers, "--texts")
