@@ -68,6 +68,10 @@ def teacher_divergence(student_logprobs_BLK, teacher_logprobs_BLK, mask_BL) -> j
 
     Its gradient to the student's logits is that of `distillation`, before the mean (arXiv 2401.10491).
 
+    >>> student, teacher = jnp.log(jnp.array([[0.25], [0.5]])), jnp.log(jnp.array([[0.5], [0.5]]))
+    >>> [round(float(x), 4) for x in teacher_divergence(student, teacher, [True, True])]
+    [0.1438, 0.0]
+
     Raises:
       ValueError: shapes that differ.
     """

@@ -1,4 +1,4 @@
-"""The texts that a student learns, drawn: a team's own answers to the problems of its task, each taught by its author."""
+"""The texts that a student learns, drawn: a team's own answers to its problems, each taught by its author."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxmarl_llm.factory import protocols, randomness, rollouts, training
+from jaxmarl_llm.factory import protocols, randomness, rollouts, teams, training
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.fusion import pieces, texts
 from jaxmarl_llm.fusion.texts import Text
@@ -65,6 +65,7 @@ def drawn(
     """
     scorer = TaskScorer.of_team(lesson.task, team, "aligned")
     trainables = [member.trainable for member in team.members]
+    sizes = teams.prompt_sizes(config, team, [lesson.task])
     key, made, counts = randomness.stream(config, "fusion"), [], {}
     numbers = range(len(lesson.task.items))
     for batch, begin in enumerate(range(0, len(numbers), ITEMS)):
@@ -81,6 +82,7 @@ def drawn(
                 params=training.sampling_params(config),
                 max_prompt_tokens=config.sampling.max_prompt_tokens,
                 long_prompts=config.sampling.long_prompts,
+                prompt_sizes=sizes,
             )
             stops = tuple(config.sampling.stop)
             own, left_out = _of_forest(forest, protocol.kept, lesson, team, above, readers, stops)

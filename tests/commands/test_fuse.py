@@ -16,7 +16,7 @@ from experiments import export, fuse, train
 from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import validate
-from jaxmarl_llm.factory import evaluations, teams, training
+from jaxmarl_llm.factory import evaluations, fusion, teams, training
 from jaxmarl_llm.fusion import cache, scores, texts
 from jaxmarl_llm.runs import fused_rollouts, fused_student, fused_teachers, fused_texts, fusing, run_folder
 from jaxmarl_llm.runs.fusing import Asked
@@ -233,6 +233,66 @@ def lesson(joint=True):
         agents, roles = ("team",), Task.agents
 
     return fused_texts.Lesson(Task(), Own(), joint, Task.agents)
+
+
+def test_texts_without_teachers_beside_them_are_refused(tmp_path):
+    source = tmp_path / "texts.jsonl"
+    source.write_text("")
+    with pytest.raises(ValueError, match="distil.weight=0.1: sft.source=.* has no teachers beside it; allowed are 0"):
+        fusion.read(source, 0.1)
+    config = game.get_config()
+    config.train.system, config.sft.source, config.distil.weight = "sft", "my.function", 0.1
+    with pytest.raises(ValueError, match="distil.weight=0.1: sft.source='my.function' has no teachers; allowed are 0"):
+        validate(config)
+
+
+def test_references_and_roles_by_hand():
+    """A student of all roles is taught each role by its agent; one that answers alone by all, once for equal texts."""
+    item = SimpleNamespace(task_id="x", grade=2)
+
+    class Two:
+        items, agents = (item,), ("first", "second")
+        prompts = staticmethod(lambda item: {a: [{"role": "user", "content": a}] for a in Two.agents})
+        references = staticmethod(lambda item: {"first": "4", "second": "4"})
+
+    class One:
+        agents, roles = ("team",), Two.agents
+        prompts = staticmethod(lambda item: {"team": [{"role": "user", "content": "both"}]})
+
+    joint, = fused_texts.references(fused_texts.Lesson(Two(), One(), True, Two.agents, ("x",)))
+    assert joint.text == "[first]\n4\n[second]\n4" and joint.group == "grade 2"
+    assert [(p.teacher, p.start, p.messages[0]["content"]) for p in joint.parts] == [
+        ("first", 8, "first"), ("x", 8, "first"), ("second", 19, "second"), ("x", 19, "second"),
+    ]  # fmt: skip
+    alone, = fused_texts.references(fused_texts.Lesson(Two(), One(), False, Two.agents, ("x",)))
+    assert alone.text == "4" and {(p.start, p.end) for p in alone.parts} == {(0, 1)}
+    assert [(p.teacher, p.messages[0]["content"]) for p in alone.parts] == [
+        ("first", "first"), ("second", "second"), ("x", "both"),
+    ]  # fmt: skip
+
+
+def test_which_answers_of_a_team_are_texts():
+    """Cut off, not above the reward, not as its tokens: left out and counted; an answer ends at a stop text."""
+    read = [SimpleNamespace(messages=({"role": "user", "content": name},)) for name in ("first", "second")]
+
+    def turn(i, agent, text, finished=True):
+        return SimpleNamespace(id=i, request=i % 2, agent=agent, text=text, finished=finished)
+
+    answers = [("a STOP", True, 2.0), ("b", False, 2.0), ("c", True, 1.0), ("\ufffd", True, 2.0)]
+    turns = [turn(2 * n + k, agent, text, ok) for n, (text, ok, _) in enumerate(answers)
+             for k, agent in enumerate(("first", "second"))]  # fmt: skip
+    joints = [SimpleNamespace(item=0, turns=(2 * n, 2 * n + 1), total=total) for n, (*_, total) in enumerate(answers)]
+    forest = SimpleNamespace(items=(SimpleNamespace(grade=0),), turns=turns, joints=joints,
+                             chains=lambda: [[n] for n in range(len(joints))])  # fmt: skip
+    own = SimpleNamespace(agents=("team",), prompts=lambda item: {"team": [{"role": "user", "content": "?"}]})
+    one = fused_texts.Lesson(None, own, True, ("first", "second"))
+    letters = SimpleNamespace(encode=lambda text: [ord(x) for x in text if x != "\ufffd"],
+                              decode=lambda ids: "".join(map(chr, ids)))  # fmt: skip
+    readers = dict.fromkeys(("team", "first", "second"), letters)
+    made, left_out = fused_rollouts._of_forest(forest, read, one, None, 1.0, readers, ("STOP",))
+    assert [text.text for text in made] == ["[first]\na\n[second]\na"]
+    assert left_out == {"cut off": 1, "not as its tokens": 1, "not above the reward": 1}
+    assert [part.messages[0]["content"] for part in made[0].parts] == ["first", "second"]
 
 
 @pytest.mark.parametrize("row, complaint", [

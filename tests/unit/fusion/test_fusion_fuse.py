@@ -42,7 +42,8 @@ def test_mixtures_by_hand():
 
 def test_most_positions_misaligned_is_refused_with_the_share():
     fuse.check_aligned({"a": 0.5}, "bytes")
-    with pytest.raises(ValueError, match=r"distil.align='bytes': at 51% of .* teacher 'a' is misaligned, .* allowed are 50%"):
+    message = "distil.align='bytes': at 51% of .* teacher 'a' is misaligned, .* allowed are 50%"
+    with pytest.raises(ValueError, match=message):
         fuse.check_aligned({"b": 0.0, "a": 0.51}, "bytes")
 
 
