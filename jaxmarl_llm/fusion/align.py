@@ -22,7 +22,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxmarl_llm.fusion.pieces import END, Vocabulary
+from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
 
 TINY = 1e-30
 
@@ -71,7 +71,7 @@ class Aligned:
         return sum(row is None for row in self.by_token) / max(len(self.by_token), 1)
 
 
-def by_ids(seen: Seen, own: Own) -> Aligned | None:
+def by_ids(seen: Seen, own: Own, teacher: Pieces) -> Aligned | None:
     """`Aligned` of a teacher with the student's tokenizer; None where the two cut this text in different tokens."""
     length = len(own.ids)
     if not np.array_equal(own.ids, seen.ids[:length]) or len(seen.ids) - length > 1:
@@ -80,13 +80,11 @@ def by_ids(seen: Seen, own: Own) -> Aligned | None:
     if length < len(
         seen.ids
     ):  # the student's text goes on behind this part: that the teacher's would end is left open
-        rows = [{k: p for k, p in row.items() if k != seen.ids[-1]} for row in rows]
+        rows = [{k: p for k, p in row.items() if teacher.of_id[k] != END} for row in rows]
     return Aligned([{k: p for k, p in row.items() if p > 0} for row in rows])
 
 
-def by_bytes(
-    seen: Seen, teacher: Vocabulary, own: Own, student: Vocabulary, text: bytes, ended: bool
-) -> Aligned:
+def by_bytes(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: bytes, ended: bool) -> Aligned:
     """`Aligned` of a teacher with other tokens.
 
     Args:
@@ -108,7 +106,7 @@ def by_bytes(
     return Aligned(rows)
 
 
-def _at(seen: Seen, i: int, teacher: Vocabulary, student: Vocabulary, text: bytes, token, ended: bool):
+def _at(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, text: bytes, token, ended: bool):
     """The distribution at one token (id, begin, end) of the student, in the teacher's token i; None: misaligned."""
     own, a, e = token
     path, starts = _path(seen, i, e), seen.starts

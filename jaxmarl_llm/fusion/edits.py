@@ -13,12 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmarl_llm.fusion.align import Aligned, Own, Seen, likely
-from jaxmarl_llm.fusion.pieces import END, Vocabulary
+from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
 
 
-def by_edits(
-    seen: Seen, teacher: Vocabulary, own: Own, student: Vocabulary, text: bytes, ended: bool
-) -> Aligned:
+def by_edits(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: bytes, ended: bool) -> Aligned:
     """`align.by_bytes`, by the paper's edit distances."""
     mine = [text[a:e] for a, e in zip(own.starts, own.ends, strict=True)]
     its = [text[a:e] for a, e in zip(seen.starts, seen.ends, strict=True)]
@@ -30,7 +28,7 @@ def by_edits(
     return Aligned(rows)
 
 
-def _mapped(seen: Seen, i: int, teacher: Vocabulary, student: Vocabulary, ended: bool) -> dict[int, float]:
+def _mapped(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, ended: bool) -> dict[int, float]:
     """The teacher's distribution at a position by ids of the student."""
     row: dict[int, float] = {}
     for k, p in likely(seen, i).items():

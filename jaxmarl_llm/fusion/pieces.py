@@ -2,6 +2,8 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 
@@ -49,6 +51,14 @@ def round_trips(text: str, tokenizer) -> bool:
     return tokenizer.decode(tokenizer.encode(text)) == text
 
 
+class Pieces(Interface):
+    """Tokens by id; None of those that stand for no text."""
+
+    @property
+    def of_id(self) -> Any:
+        """The bytes of an id, by the id."""
+
+
 class Vocabulary:
     """The tokens of a tokenizer by their bytes; one that ends a text has the bytes `END`, markup has none (None)."""
 
@@ -61,15 +71,16 @@ class Vocabulary:
         """The bytes of every id."""
         own = self.tokenizer
         names = _names(own, range(own.vocab_size))
-        letters = [_by_letters(name) for name in names] if _is_over_bytes(own) else [None] * len(names)
-        if all(part is None for part in letters):
-            letters = [_as_text(own, i) for i in range(own.vocab_size)]
+        over_bytes = _is_over_bytes(own)
+        parts: list[bytes | None] = [_by_letters(name) if over_bytes else None for name in names]
+        if all(part is None for part in parts):
+            parts = [_as_text(own, i) for i in range(own.vocab_size)]
         for i in _markup(own):
-            if i < len(letters):
-                letters[i] = None
+            if i < len(parts):
+                parts[i] = None
         for i in self.eos:
-            letters[i] = END
-        return letters
+            parts[i] = END
+        return parts
 
     @functools.cached_property
     def _by_bytes(self) -> dict[bytes, int]:

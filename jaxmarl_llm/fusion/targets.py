@@ -77,5 +77,5 @@ def _inside(whole: Own, start: int, end: int, size: int) -> tuple[list[int], Own
 def _aligned(seen: Seen, tokens: Tokens, own: Own, student, text: bytes, ended: bool, how: How) -> Aligned:
     """One teacher's part, by ids where both tokenizers cut it alike."""
     vocabulary, mark = student
-    same = align.by_ids(seen, own) if tokens.mark == mark else None
+    same = align.by_ids(seen, own, tokens) if tokens.mark == mark else None
     return same or ALIGN[how.align](seen, tokens, own, vocabulary, text, ended)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmarl_llm.utils import files
 
@@ -48,7 +48,10 @@ def whole(teacher: str, text: str, messages: Sequence[dict[str, str]]) -> Part:
 
 
 def of_roles(
-    texts: dict[str, str], written: str, teachers: dict[str, Sequence[str]], read: dict[str, Sequence[dict]]
+    texts: Mapping[str, str],
+    written: str,
+    teachers: Mapping[str, Sequence[str]],
+    read: Mapping[str, Sequence[dict]],
 ) -> tuple[Part, ...]:
     """Parts of an answer that holds the texts of all roles one after the other (`tasks.centralised.tagged`).
 

@@ -66,7 +66,8 @@ def drawn(
     scorer = TaskScorer.of_team(lesson.task, team, "aligned")
     trainables = [member.trainable for member in team.members]
     sizes = teams.prompt_sizes(config, team, [lesson.task])
-    key, made, counts = randomness.stream(config, "fusion"), [], {}
+    key, made = randomness.stream(config, "fusion"), []
+    counts: dict[str, int] = {}
     numbers = range(len(lesson.task.items))
     for batch, begin in enumerate(range(0, len(numbers), ITEMS)):
         path = folder / f"{batch:05d}.jsonl"

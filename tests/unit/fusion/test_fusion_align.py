@@ -1,5 +1,6 @@
 """Tokens of two tokenizers brought together by bytes: against enumeration of all that a teacher may write."""
 
+import chat_tokenizers
 import numpy as np
 import pytest
 
@@ -58,6 +59,19 @@ def test_where_tokens_end():
     assert pieces.byte_ends(Halves(), range(8), text).tolist() == [0, 1, 1, 3, 3, 4, 4, 7]
 
 
+def test_a_tokenizer_over_bytes_is_read_byte_by_byte():
+    """A Hugging Face one, whose tokens are letters that stand for bytes; its markup stands for no text."""
+    tokenizer, text = chat_tokenizers.chat_tokenizer(), "gö ∀\n"
+    ids = tokenizer.encode(text)
+    assert pieces.byte_ends(tokenizer, ids, text).tolist() == list(range(1, len(text.encode()) + 1))
+    known = Vocabulary(tokenizer)
+    assert b"".join(known.of_id[i] for i in ids) == text.encode()
+    assert known.of_id[tokenizer.eos_ids[0]] == pieces.END and known.first(pieces.END) == tokenizer.eos_ids[0]
+    assert known.first("ö".encode()) == ids[1] and known.first("ö".encode()[1:]) == ids[2]
+    assert all(known.of_id[i] is None for i in tokenizer.hf.all_special_ids if i not in tokenizer.eos_ids)
+    assert pieces.mark(tokenizer) == pieces.mark(chat_tokenizers.chat_tokenizer()) != pieces.mark(WORDS)
+
+
 def test_a_student_over_bytes_gets_the_exact_distribution_of_a_word_level_teacher():
     """P(next byte | the words before, the letters of this word so far), from all words that the teacher may write."""
     text = "gold mine"
@@ -103,7 +117,7 @@ def test_tokens_that_end_inside_of_others_are_misaligned():
 def test_the_same_tokenizer_changes_nothing():
     text = "go left now"
     seen, own = word_seen(text, top=5), own_of(WORDS, text)
-    got = align.by_ids(seen, own)
+    got = align.by_ids(seen, own, Vocabulary(WORDS))
     for i, row in enumerate(got.by_token):
         want = dict(zip(seen.top_ids[i].tolist(), np.exp(seen.top_logprobs[i]), strict=True))
         want.setdefault(int(own.ids[i]), float(np.exp(seen.logprobs[i])))
@@ -112,7 +126,7 @@ def test_the_same_tokenizer_changes_nothing():
     markup = {i for i, part in enumerate(Vocabulary(WORDS).of_id) if part is None}
     for one, other in zip(got.by_token, by_bytes.by_token, strict=True):
         assert {k: p for k, p in one.items() if k not in markup} == pytest.approx(other)
-    assert align.by_ids(seen, Own(own.ids[1:], own.starts[1:], own.ends[1:])) is None
+    assert align.by_ids(seen, Own(own.ids[1:], own.starts[1:], own.ends[1:]), Vocabulary(WORDS)) is None
 
 
 def test_edit_distances_keep_equal_tokens_only():
