@@ -100,11 +100,11 @@ def _with_source(asked: Asked, student, source: pathlib.Path):
 
 
 def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
-    """Write what was asked for; ValueError with the differences where the folder holds something else."""
+    """Write what was asked for; ValueError with the differences where the folder holds what something else made."""
     fields = {name: value for name, value in dataclasses.asdict(asked).items() if name not in ("out", "step")}
     now = json.loads(json.dumps(fields | {"step": step}))
     path = folder / "about.json"
-    if not path.is_file():
+    if not any(folder.rglob("*.jsonl")):  # nothing was made: what was refused may be asked for in another way
         files.ensure_writable(path, "give another --out")
         formats.write(path, now)
         return

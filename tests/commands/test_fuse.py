@@ -312,9 +312,11 @@ def test_bad_lines_of_texts(tmp_path, row, complaint):
 
 def test_another_fusion_in_the_folder_is_refused(tmp_path):
     one = asked("team", tmp_path / "out")
-    fusing._keep_about(tmp_path / "out" / "fusion", one, 3)
-    fusing._keep_about(tmp_path / "out" / "fusion", one, 3)
     other = asked("team", tmp_path / "out", samples=8)
+    for each in (other, one):  # nothing was made yet
+        fusing._keep_about(tmp_path / "out" / "fusion", each, 3)
+    (tmp_path / "out" / "fusion" / "texts.jsonl").write_text("")
+    fusing._keep_about(tmp_path / "out" / "fusion", one, 3)
     with pytest.raises(ValueError, match="holds another fusion: samples was 2, is 8; give another --out"):
         fusing._keep_about(tmp_path / "out" / "fusion", other, 3)
     with pytest.raises(ValueError, match="holds another fusion: step was 3, is 4"):
