@@ -1,9 +1,9 @@
 """From a config to the demonstrations that its agents imitate."""
 
-from jaxmarl_llm.config import planner
+from jaxmarl_llm.config import distil, planner
 from jaxmarl_llm.config.imitation import FILE
 from jaxmarl_llm.config.systems import SFT
-from jaxmarl_llm.factory import protocols
+from jaxmarl_llm.factory import fusion, protocols
 from jaxmarl_llm.protocols import worked
 from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
@@ -38,7 +38,7 @@ def load(config, task, team: Team) -> list[Encoded]:
     tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     if source == "reference":
         rows = _short_enough(rows, tokenizers, config.sampling.max_new_tokens)
-    return demonstrations.encode(
+    encoded = demonstrations.encode(
         rows,
         tokenizers,
         max_prompt_tokens=config.sampling.max_prompt_tokens,
@@ -46,6 +46,7 @@ def load(config, task, team: Team) -> list[Encoded]:
         stop=tuple(config.sampling.stop),
         truncate=config.sampling.long_prompts == "truncate",
     )
+    return fusion.with_teachers(config, encoded, tokenizers) if distil.used(config) else encoded
 
 
 def _reading(config, team: Team) -> demonstrations.Reading | None:

@@ -9,11 +9,11 @@ import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxmarl_llm.config import remote
+from jaxmarl_llm.config import distil, remote
 from jaxmarl_llm.config.imitation import FILE as DEMONSTRATIONS
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.config.task import asks_expert
-from jaxmarl_llm.factory import built_models, tasks, user_code
+from jaxmarl_llm.factory import built_models, fusion, tasks, user_code
 from jaxmarl_llm.tasks.tools import Toolbox
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import content, dotted, formats
@@ -54,6 +54,9 @@ def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
             marks[f"sft.source={config.sft.source!r}"] = f"sha256 {content.of_file(config.sft.source)}"
         except OSError as error:
             raise StorageError(f"sft.source={config.sft.source!r}: cannot be read ({error})") from error
+        if distil.used(config):
+            kept = sorted((pathlib.Path(config.sft.source).parent / fusion.TEACHERS).rglob("*.npz"))
+            marks[f"teachers of sft.source={config.sft.source!r}"] = f"sha256 {content.of_files(kept)}"
     return marks
 
 

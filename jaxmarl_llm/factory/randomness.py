@@ -24,6 +24,7 @@ STREAMS = (
     "router",
     "gate",
     "merge",
+    "fusion",
 )
 
 

@@ -31,6 +31,7 @@ def loss_config(config) -> agent_loss.LossConfig:
             SamplingParams(config.sampling.max_new_tokens),  # the model's own distribution
             aggregation="token",
             given_texts=True,
+            teacher_weight=config.distil.weight,
             prompts_per_microbatch=c.prompts_per_microbatch,
             tokens_per_microbatch=c.tokens_per_microbatch,
         )

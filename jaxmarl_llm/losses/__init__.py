@@ -21,7 +21,7 @@ from jaxmarl_llm.losses.sums import (
     masked_mean,
     masked_sum,
 )
-from jaxmarl_llm.losses.supervised import cross_entropy, distillation
+from jaxmarl_llm.losses.supervised import cross_entropy, distillation, teacher_divergence
 from jaxmarl_llm.losses.surrogate import policy_gradient
 from jaxmarl_llm.losses.tokens import choice_logprobs, entropy, token_logprobs
 from jaxmarl_llm.losses.turns import from_turns, in_turns, turn_sums
@@ -56,6 +56,7 @@ __all__ = [
     "masked_mean",
     "masked_sum",
     "policy_gradient",
+    "teacher_divergence",
     "token_logprobs",
     "trajectory_dpo",
     "turn_sums",

@@ -43,13 +43,18 @@ class Demonstration:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """A demonstration as token ids: prompt (P',) and completion (L',), the end-of-text token counted."""
+    """A demonstration as token ids: prompt (P',) and completion (L',), the end-of-text token counted.
+
+    ``teacher``: ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens in place of each token of the
+    completion (`fusion`); None: the text alone.
+    """
 
     agent: str
     prompt: np.ndarray
     completion: np.ndarray
     text: str
     weight: float
+    teacher: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def read(path, task: Task) -> list[Demonstration]:

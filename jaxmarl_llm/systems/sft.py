@@ -9,6 +9,9 @@ Prompts x, which may contain texts of others, and other agents' demonstrations h
 
 It is the policy gradient with the advantage w, summed over tokens and divided by tokens, without an
 importance ratio: these texts were not sampled. Temperature and truncation of the sampler are not applied.
+
+Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv 2401.10491).
+Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss (`LossConfig.teacher_weight`).
 """
 
 import contextlib
@@ -103,7 +106,11 @@ class Sft:
         numbers = {"sft/demonstrations": float(len(rows)), "sft/tokens": tokens}
         groups_R = np.arange(len(rows), dtype=np.int32)
         forest = forest_of(groups, self.models.prompts)
-        return DemonstrationCredit(forest, weights_R, returns_R, groups_R, extra_metrics=numbers)
+        taught = all(row.teacher is not None for row in rows)
+        teachers = [row.teacher for row in rows] if taught else None
+        return DemonstrationCredit(
+            forest, weights_R, returns_R, groups_R, extra_metrics=numbers, teachers=teachers
+        )
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Count the update; there is no model beside the agents."""

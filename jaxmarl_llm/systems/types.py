@@ -28,6 +28,8 @@ class Credit:
       extra_metrics: metrics of the system's own.
       token_advantages: by id of the turn, float32 (L',), where every token has an advantage of its own; the
         ``advantages`` are then their means, for metrics and transcripts.
+      teachers: by id of the turn, ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens, for
+        `LossConfig.teacher_weight`; None: no teacher.
     """
 
     forest: Forest
@@ -39,6 +41,7 @@ class Credit:
     gradients: Mapping[int, Any] = dataclasses.field(default_factory=dict)
     extra_metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     token_advantages: Sequence[np.ndarray] | None = None
+    teachers: Sequence[tuple[np.ndarray, np.ndarray]] | None = None
 
     def has_signal(self, agents: Collection[str]) -> np.ndarray:
         """Whether one of these agents has an advantage at each problem, bool (items,); elsewhere none learns.

@@ -39,6 +39,8 @@ class LossConfig:
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
       given_texts: the completions were not drawn by a policy: their behaviour log-probabilities mean nothing,
         and neither clip nor importance_cap may be set.
+      teacher_weight: w in [0, 1]; a token's loss is (1 - w) cross-entropy + w KL(teacher || policy), see
+        `losses.distillation`, where the batch has teachers. Of given texts only.
       custom: a loss function that replaces all of the above but sampling and drop_truncated, and is divided
         by its own count, see `custom_loss`; None: none.
       prompts_per_microbatch: prompts that are held in memory together.
@@ -60,6 +62,7 @@ class LossConfig:
     entropy_coef: float = 0.0
     comlrl_compat: bool = False
     given_texts: bool = False
+    teacher_weight: float = 0.0
     custom: Callable | None = None
     prompts_per_microbatch: int = 1
     later_prompts_per_microbatch: int = 0
@@ -70,6 +73,11 @@ class LossConfig:
             raise UserError(
                 f"given_texts=True with clip={self.clip}, importance_cap={self.importance_cap}: allowed is "
                 "None, texts that nobody drew have no importance ratio"
+            )
+        if self.teacher_weight and not (self.given_texts and 0 < self.teacher_weight <= 1):
+            raise UserError(
+                f"teacher_weight={self.teacher_weight} with given_texts={self.given_texts}: allowed are 0 to 1, above "
+                "0 with given_texts=True"
             )
 
     @property
@@ -153,6 +161,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
 
     def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
         learning = {"head_learns": learns, "entropy_learns": entropy_learns}
+        learning["teacher_weight"] = config.teacher_weight
         return completion_scores(stack.policy, variables, read, rows, sampling, **learning)
 
     lengths_R = rows.lengths_MS.reshape(-1)
@@ -218,13 +227,16 @@ def completion_scores(policy, variables, read, rows: Rows, sampling, **learning)
       read: the result of `prefill` for the prompts: (features (B, D) of the last token, cache).
       rows: M rows of W packed tokens with S slots each.
       sampling: temperature and truncation.
-      learning: ``head_learns`` and ``entropy_learns`` of `token_scores`.
+      learning: ``head_learns``, ``entropy_learns`` and ``teacher_weight`` of `token_scores`.
 
     Returns:
       Log-probabilities and entropies in nats, float32 (M * S, L) each; beyond a completion they mean nothing.
     """
     features_MWD = _features(policy, variables, read, rows)
     features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)
+    if rows.teacher_ids_MWK is not None:
+        pair = rows.teacher_ids_MWK, rows.teacher_logprobs_MWK
+        learning["teacher"] = tuple(x_MWK.reshape(tokens_T.size, -1) for x_MWK in pair)
     scores = token_scores(policy, variables, features_TD, tokens_T, sampling, **learning)
     return [_by_slot(x_T.reshape(rows.tokens_MW.shape), rows) for x_T in scores]
 

@@ -24,6 +24,7 @@ def of_learners(
     prompt_sizes: Sizes | None = None,
     all_turns: int = 0,
     period: int = 0,
+    teachers: Sequence | None = None,
 ) -> tuple[Batch, ...]:
     """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
@@ -34,7 +35,7 @@ def of_learners(
     all_batches: list[Batch] = []
     for params, agents in sampling.alike(chosen).items():
         fixed = forest, advantages_R, stack, params.max_new_tokens
-        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period)
+        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
     return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
 
@@ -59,6 +60,7 @@ def collate(
     agents: Sequence[str] | None = None,
     all_turns: int = 0,
     period: int = 0,
+    teachers: Sequence | None = None,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
@@ -71,7 +73,8 @@ def collate(
     turn: the batches are those of all T turns, each as large as if no episode had ended before, with groups of
     length 0 for what is missing; 0: only what there is. ``period``: where not all agents answer in every turn, the
     turns after which the same do; batches of the same agents then come one after the other, for `step` to put those of
-    equal shapes together.
+    equal shapes together. ``teachers``: by id of the turn the ids and log-probabilities (L', K) of a teacher's
+    likeliest tokens (`Batch`); None: no teacher.
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
@@ -98,6 +101,7 @@ def collate(
             shape = (size, n_turns // n_prompts, max_new_tokens)
             turns = {agent: turns_of[agent] for agent in names}
             batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
+            batch = batch if teachers is None else _taught(batch, turns, teachers)
             whole = len(names) == len(stack.agents)
             of_turn = batches_of.setdefault(stage[0], [])
             of_turn.append(batch if whole else batch.replace(agents=tuple(names)))
@@ -111,6 +115,17 @@ def collate(
         return tuple(sorted(batches, key=lambda batch: batch.agents or ()))
     missing = all_turns - 1 - last if all_turns else 0
     return (*batches, *[_emptied(batches[-1])] * missing)
+
+
+def _taught(batch: Batch, turns_of: dict[str, list], teachers: Sequence) -> Batch:
+    """The batch of `_collate` with the teachers of its turns."""
+    shape_NRLK = (*batch.tokens_NRL.shape, teachers[0][0].shape[-1])
+    ids_NRLK, logprobs_NRLK = np.zeros(shape_NRLK, np.int32), np.full(shape_NRLK, -np.inf, np.float32)
+    for n, turns in enumerate(turns_of.values()):
+        for r, turn in enumerate(turns):
+            end = len(turn.completion)
+            ids_NRLK[n, r, :end], logprobs_NRLK[n, r, :end] = teachers[turn.id]
+    return batch.replace(teacher_ids_NRLK=ids_NRLK, teacher_logprobs_NRLK=logprobs_NRLK)
 
 
 def _emptied(batch: Batch) -> Batch:

@@ -33,6 +33,8 @@ class Batch:
       agents: names of the N agents, if they are not all agents of their stack.
       sampling: the sampling settings of these agents, if not all agents have the same.
       given_NR: leading tokens of each completion that are read and not learned (`prompts_in_rows`); None: 0.
+      teacher_ids_NRLK, teacher_logprobs_NRLK: the likeliest tokens of a teacher in place of each token, and their
+        log-probabilities, -inf where there are fewer than K (`losses.distillation`); None: no teacher.
     """
 
     prompts_NBP: jax.Array
@@ -46,6 +48,8 @@ class Batch:
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
     sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
     given_NR: jax.Array | None = None
+    teacher_ids_NRLK: jax.Array | None = None
+    teacher_logprobs_NRLK: jax.Array | None = None
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
@@ -77,6 +81,8 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
     tokens_NRL = np.zeros((n_agents, size, room), np.int32)
     lengths_NR, given_NR = np.zeros((2, n_agents, size), np.int32)
     advantages_NR = np.zeros((n_agents, size), np.float32)
+    taught = batch.teacher_ids_NRLK is not None
+    ids, logprobs = _no_teacher(tokens_NRL.shape, batch.teacher_ids_NRLK)
     for n, r in np.ndindex(n_agents, n_prompts):
         prompt_length, length = batch.prompt_lengths_NB[n, r], batch.lengths_NR[n, r]
         if not length:
@@ -84,6 +90,10 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
         tokens = [*batch.prompts_NBP[n, r, width - prompt_length :], *batch.tokens_NRL[n, r, :length]]
         tokens_NRL[n, r, : len(tokens)], lengths_NR[n, r], given_NR[n, r] = tokens, len(tokens), prompt_length
         advantages_NR[n, r] = batch.advantages_NR[n, r]
+        if taught:
+            at = n, r, slice(prompt_length, prompt_length + length)
+            ids[at] = batch.teacher_ids_NRLK[n, r, :length]
+            logprobs[at] = batch.teacher_logprobs_NRLK[n, r, :length]
     last_N = np.asarray(shared.tokens_NC)[np.arange(n_agents), np.asarray(shared.lengths_N) - 1]
     return batch.replace(
         prompts_NBP=np.tile(last_N[:, None, None], (1, shards, 1)),
@@ -95,7 +105,17 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
         shared=shared.replace(lengths_N=np.asarray(shared.lengths_N) - 1),
         finished_NR=None,
         given_NR=given_NR,
+        teacher_ids_NRLK=ids,
+        teacher_logprobs_NRLK=logprobs,
     )
+
+
+def _no_teacher(shape: tuple[int, ...], like_K) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Ids and log-probabilities (*shape, K) of a teacher that teaches nothing; K as of ``like_K``, None: no arrays."""
+    if like_K is None:
+        return None, None
+    shape = (*shape, like_K.shape[-1])
+    return np.zeros(shape, np.int32), np.full(shape, -np.inf, np.float32)
 
 
 @struct.dataclass
@@ -109,6 +129,7 @@ class Rows:
       starts_MS, lengths_MS: first position and number of tokens of each slot's completion; 0 in empty slots.
       given_MS: how many of its first tokens are not learned.
       advantages_MS, logprobs_MSL: of each completion, as in `Batch`: the first (M, S, L) where tokens have their own.
+      teacher_ids_MWK, teacher_logprobs_MWK: of each token, as in `Batch`.
     """
 
     tokens_MW: jax.Array
@@ -119,10 +140,17 @@ class Rows:
     given_MS: jax.Array
     advantages_MS: jax.Array
     logprobs_MSL: jax.Array
+    teacher_ids_MWK: jax.Array | None = None
+    teacher_logprobs_MWK: jax.Array | None = None
 
     @classmethod
-    def empty(cls, rows: int, width: int, slots: int, length: int, by_token: bool = False) -> "Rows":
-        """Arrays for ``rows`` rows, without completions; ``by_token``: with advantages of each token."""
+    def empty(
+        cls, rows: int, width: int, slots: int, length: int, by_token: bool = False, like_K=None
+    ) -> "Rows":
+        """Arrays for ``rows`` rows, without completions; ``by_token``: with advantages of each token.
+
+        ``like_K``: ids of a teacher, with K of them last; None: no teacher.
+        """
         ints_MS = np.zeros((rows, slots), np.int32)
         return cls(
             np.zeros((rows, width), np.int32),
@@ -133,6 +161,7 @@ class Rows:
             ints_MS.copy(),
             np.zeros((rows, slots, length) if by_token else (rows, slots), np.float32),
             np.zeros((rows, slots, length), np.float32),
+            *_no_teacher((rows, width), like_K),
         )
 
 
@@ -264,7 +293,8 @@ def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray,
 def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
     """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room."""
     count = layout.microbatches * layout.rows
-    rows = Rows.empty(count, layout.width, layout.slots, layout.length, layout.by_token)
+    sizes = count, layout.width, layout.slots, layout.length
+    rows = Rows.empty(*sizes, layout.by_token, batch.teacher_ids_NRLK)
     ends, slots = np.zeros(count, int), np.zeros(count, int)
     used = 0
     for b, prompt in enumerate(prompts):
@@ -280,6 +310,10 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
             start = ends[row]
             rows.tokens_MW[row, start : start + extent] = batch.tokens_NRL[n, copies[0], :extent]
             rows.offsets_MW[row, start : start + extent] = np.arange(extent)
+            if rows.teacher_ids_MWK is not None:
+                at = row, slice(start, start + extent)
+                rows.teacher_ids_MWK[at] = batch.teacher_ids_NRLK[n, copies[0], :extent]
+                rows.teacher_logprobs_MWK[at] = batch.teacher_logprobs_NRLK[n, copies[0], :extent]
             ends[row] += extent
             for r in copies:
                 at = row, slots[row]
@@ -294,9 +328,15 @@ def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
 
 
 def _different(batch: Batch, n: int, prompt: int, layout: _Layout) -> list[list[int]]:
-    """Row numbers of agent n's completions of a prompt, equal ones together, the longest first."""
+    """Row numbers of agent n's completions of a prompt, equal ones together, the longest first.
+
+    Equal ones with other teachers are not equal.
+    """
     samples, rows = layout.slots, {}
+    pair = batch.teacher_ids_NRLK, batch.teacher_logprobs_NRLK
+    read = [batch.tokens_NRL, *(x for x in pair if x is not None)]
     for r in range(prompt * samples, (prompt + 1) * samples):
         if length := int(batch.lengths_NR[n, r]):
-            rows.setdefault(r if layout.padded else batch.tokens_NRL[n, r, :length].tobytes(), []).append(r)
+            key = r if layout.padded else b"".join(x[n, r, :length].tobytes() for x in read)
+            rows.setdefault(key, []).append(r)
     return sorted(rows.values(), key=lambda copies: -batch.lengths_NR[n, copies[0]])

@@ -36,6 +36,11 @@ def sums() -> list[ReasoningItem]:
     return items
 
 
+def halves(item: ReasoningItem) -> dict[str, str]:
+    """Demonstrations of agents that each learn a half: ``first`` the odd grades, ``second`` the even ones."""
+    return {"first" if item.grade % 2 else "second": item.answer}
+
+
 def words() -> list[ReasoningItem]:
     """Grades: 1, one step; 2, the larger of two numbers; 3, two steps."""
     grades = (

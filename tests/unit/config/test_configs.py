@@ -172,6 +172,7 @@ LESSONL = TIMED | {"train.protocol": "lessonl", "train.system": "lessonl"}
 SERVED = {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",), "train.importance_cap": 2.0}
 MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
+DISTILLED = {"train.system": "sft", "sft.source": "texts.jsonl", "distil.weight": 0.1}
 MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
 VALUED = MAPORL | {"maporl.value_model": True}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
@@ -221,6 +222,7 @@ READ_WITH = {
     "search.plans": MAPCODER, "search.problems": MAPCODER,
     **{f"lessons.{name}": LESSONL for name in base_config().lessons},
     **{f"timing.{name}": TIMED for name in base_config().timing},
+    **{f"distil.{name}": DISTILLED for name in base_config().distil},
 }  # fmt: skip
 
 
@@ -503,6 +505,8 @@ def flat(config, prefix=""):
 
 # A value of each that nothing reads in the base config, and what makes it read.
 UNREAD = {
+    "distil.weight": (0.1, DISTILLED), "distil.fuse": ("avg_ce", DISTILLED), "distil.cost": ("token", DISTILLED),
+    "distil.align": ("edits", DISTILLED),
     "sft.source": ("rows.jsonl", {"train.system": "sft"}),
     "critic.form": ("q", {"train.system": "maac"}),
     "critic.shared": (True, {"train.system": "iac"}),

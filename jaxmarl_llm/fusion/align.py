@@ -1,0 +1,171 @@
+"""What a teacher expects at every token of a student, where both read one text in tokens of their own.
+
+Both tokenizers cut the bytes b of one text. Of the teacher we know at each of its tokens the K likeliest ones with
+their probabilities p(w), w sequences of bytes, and the probability of the token that stands there. A token of the
+student that begins at byte a and ends at e lies in the teacher's token [s, t) with s <= a < t, of which the bytes
+c = b[s:a] have been read:
+
+    P(the text goes on with r) = p(c r) / Z,   Z = 1 if c is empty, else the sum of p(w) over known w that begin with c
+
+r becomes the student's token that is r, else the first token of r in the student's own tokenizer (`Vocabulary.first`);
+tokens of the teacher that become one and the same of the student add up. Where the student's token goes on behind t,
+only its own probability is known, the product of those of the teacher's tokens up to e (chain rule), if one of them
+ends at e. If none does, the student's token ends inside of one, and the position is *misaligned*: there the text itself
+is the target, with probability 1, as in the paper.
+
+With the same tokenizer on both sides nothing changes. Of a student over bytes all is exact where K = V; of other
+students a teacher's token counts as theirs of the same bytes, whatever it would have gone on with.
+What is not known of the probability stays open: `losses.distillation` keeps it in one bucket.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
+
+TINY = 1e-30
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A text in the tokens of one model.
+
+    Attributes:
+      ids: token ids (L,), the one that ends the text last, if the text ends here.
+      ends: byte at which each of them ends (L,); of the ending one that of the one before.
+      logprobs: of these tokens in nats, float32 (L,).
+      top_ids, top_logprobs: the K likeliest tokens at each position (L, K) and their log-probabilities.
+    """
+
+    ids: np.ndarray
+    ends: np.ndarray
+    logprobs: np.ndarray
+    top_ids: np.ndarray
+    top_logprobs: np.ndarray
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Byte at which each token begins (L,)."""
+        return np.concatenate([[0], self.ends[:-1]]).astype(int)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """Tokens of the student in a part of a text: ids, and the bytes of the part at which they begin and end, (L,)."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Aligned:
+    """Of every token of a student, a teacher's probabilities by id of the student; None where it is misaligned."""
+
+    by_token: list[dict[int, float] | None]
+
+    @property
+    def misaligned(self) -> float:
+        """Share of the positions without a distribution."""
+        return sum(row is None for row in self.by_token) / max(len(self.by_token), 1)
+
+
+def by_ids(seen: Seen, own: Own, teacher: Pieces) -> Aligned | None:
+    """`Aligned` of a teacher with the student's tokenizer; None where the two cut this text in different tokens."""
+    length = len(own.ids)
+    if not np.array_equal(own.ids, seen.ids[:length]) or len(seen.ids) - length > 1:
+        return None
+    rows = [likely(seen, i) for i in range(length)]
+    if length < len(
+        seen.ids
+    ):  # the student's text goes on behind this part: that the teacher's would end is left open
+        rows = [{k: p for k, p in row.items() if teacher.of_id[k] != END} for row in rows]
+    return Aligned([{k: p for k, p in row.items() if p > 0} for row in rows])
+
+
+def by_bytes(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: bytes, ended: bool) -> Aligned:
+    """`Aligned` of a teacher with other tokens.
+
+    Args:
+      seen: the text as the teacher has read it, its ending token included.
+      teacher: its tokens.
+      own: the student's tokens.
+      student: its vocabulary.
+      text: the bytes that both have read.
+      ended: whether the student's text ends where this one does; else that the teacher would end is left open.
+    """
+    last = len(seen.ids) - 1
+    rows: list[dict[int, float] | None] = []
+    for token, a, e in zip(own.ids.tolist(), own.starts.tolist(), own.ends.tolist(), strict=True):
+        i = last if a == len(text) else int(np.searchsorted(seen.ends, a, side="right"))
+        if a == e and a < len(text):  # a part of a letter, see `pieces.byte_ends`
+            rows.append(None)
+            continue
+        rows.append(_at(seen, i, teacher, student, text, (token, a, e), ended))
+    return Aligned(rows)
+
+
+def _at(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, text: bytes, token, ended: bool):
+    """The distribution at one token (id, begin, end) of the student, in the teacher's token i; None: misaligned."""
+    own, a, e = token
+    path, starts = _path(seen, i, e), seen.starts
+    if path is None or (
+        i and seen.ends[i - 1] == starts[i - 1]
+    ):  # or the teacher's begins inside of a letter
+        return None
+    read, known = text[starts[i] : a], likely(seen, i)
+    going_on = {k: p for k, p in known.items() if _goes_on(teacher.of_id[k], read)}
+    scale = 1.0 / max(sum(going_on.values()), TINY) if read else 1.0
+    if e > seen.ends[i]:
+        same = text[starts[i] : e]
+        going_on = {k: p for k, p in going_on.items() if k == seen.ids[i] or teacher.of_id[k] == same}
+    row: dict[int, float] = {}
+    for k, p in going_on.items():
+        part = teacher.of_id[k][len(read) :]
+        if k == seen.ids[i]:
+            row[own] = row.get(own, 0.0) + scale * p * path
+        elif part != END or ended:
+            place = student.first(part)
+            if place is not None:
+                row[place] = row.get(place, 0.0) + scale * p
+    return {k: p for k, p in row.items() if p > 0}
+
+
+def _goes_on(part: bytes | None, read: bytes) -> bool:
+    """Whether a token goes on from what has been read of it; nothing has been read of one that ends the text."""
+    return part is not None and (not read or (part.startswith(read) and len(part) > len(read)))
+
+
+def _path(seen: Seen, i: int, end: int) -> float | None:
+    """Probability of the teacher's tokens behind i up to byte ``end``; None where none ends there but beyond."""
+    if end <= seen.ends[i]:
+        return 1.0
+    logprob, at = 0.0, i
+    while seen.ends[at] < end:
+        at += 1
+        logprob += float(seen.logprobs[at])
+    return float(np.exp(logprob)) if seen.ends[at] == end else None
+
+
+def likely(seen: Seen, i: int) -> dict[int, float]:
+    """Probabilities of the known tokens at position i of the teacher, by its ids: the likeliest and the text's own."""
+    pairs = zip(seen.top_ids[i], seen.top_logprobs[i], strict=True)
+    known = {int(k): float(np.exp(np.float32(x))) for k, x in pairs}
+    known.setdefault(int(seen.ids[i]), float(np.exp(seen.logprobs[i])))
+    return known
+
+
+def nats_of_bytes(logprobs: np.ndarray, ends: np.ndarray, size: int) -> np.ndarray:
+    """Cross-entropy of each byte of a text in nats, float (size,): that of a token in equal parts for its bytes.
+
+    ``logprobs`` and ``ends`` are those of the tokens without the one that ends the text. Sums over parts of a text
+    that tokens do not cross are those of its tokens; the sum over the text is that of all of them.
+    """
+    nats, begin, waiting = np.zeros(size), 0, 0.0
+    for logprob, end in zip(logprobs, ends, strict=True):
+        waiting -= float(logprob)
+        if end > begin:  # tokens inside of a letter wait for the one that completes it
+            nats[begin:end] = waiting / (end - begin)
+            begin, waiting = int(end), 0.0
+    return nats

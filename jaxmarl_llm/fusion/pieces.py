@@ -1,0 +1,165 @@
+"""Tokens as the bytes that they stand for, so that tokenizers can be compared."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+
+from jaxmarl_llm.utils import content
+from jaxmarl_llm.utils.errors import UserError
+
+END = b""  # the piece of an id that ends a text
+
+
+def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
+    """Where each token of a text ends, in bytes of its UTF-8 form, int (L,); without a token that ends the text.
+
+    Of a tokenizer over bytes this is exact also inside a letter of several bytes. Of others a token that ends inside a
+    letter ends where the one before it does, and the token that completes the letter has all its bytes.
+
+    Args:
+      tokenizer: with ``encode`` and ``decode``.
+      ids: of the text.
+      text: the text.
+    """
+    whole = text.encode()
+    parts = [_by_letters(name) for name in _names(tokenizer, ids)]
+    if parts and all(part is not None for part in parts) and b"".join(parts) == whole:
+        return np.cumsum([len(part) for part in parts])
+    ends, last = [], 0
+    for count in range(1, len(ids) + 1):
+        so_far = tokenizer.decode(ids[:count]).encode()
+        last = max(last, len(so_far)) if whole.startswith(so_far) else last
+        ends.append(last)
+    return np.array([*ends[:-1], len(whole)][: len(ids)], int)
+
+
+def check_round_trip(texts: Sequence[str], tokenizer, who: str, field: str) -> None:
+    """UserError, with the share, where texts do not come back from their tokens as they were."""
+    bad = [text for text in texts if not round_trips(text, tokenizer)]
+    if bad:
+        raise UserError(
+            f"{field}: {len(bad)} of {len(texts)} texts ({len(bad) / len(texts):.0%}) do not come back from the tokens "
+            f"of {who} as they were, the first is {bad[0]!r:.60}; allowed are texts that do"
+        )
+
+
+def round_trips(text: str, tokenizer) -> bool:
+    """Whether a text comes back from its tokens as it was."""
+    return tokenizer.decode(tokenizer.encode(text)) == text
+
+
+class Pieces(Interface):
+    """Tokens by id; None of those that stand for no text."""
+
+    @property
+    def of_id(self) -> Any:
+        """The bytes of an id, by the id."""
+
+
+class Vocabulary:
+    """The tokens of a tokenizer by their bytes; one that ends a text has the bytes `END`, markup has none (None)."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.eos = tokenizer, tuple(tokenizer.eos_ids)
+        self._first: dict[bytes, int | None] = {}
+
+    @functools.cached_property
+    def of_id(self) -> list[bytes | None]:
+        """The bytes of every id."""
+        own = self.tokenizer
+        names = _names(own, range(own.vocab_size))
+        over_bytes = _is_over_bytes(own)
+        parts: list[bytes | None] = [_by_letters(name) if over_bytes else None for name in names]
+        if all(part is None for part in parts):
+            parts = [_as_text(own, i) for i in range(own.vocab_size)]
+        for i in _markup(own):
+            if i < len(parts):
+                parts[i] = None
+        for i in self.eos:
+            parts[i] = END
+        return parts
+
+    @functools.cached_property
+    def _by_bytes(self) -> dict[bytes, int]:
+        """The lowest id of every sequence of bytes that is a token."""
+        ids: dict[bytes, int] = {END: self.eos[0]}
+        for i, part in enumerate(self.of_id):
+            if part:
+                ids.setdefault(part, i)
+        return ids
+
+    def first(self, part: bytes) -> int | None:
+        """The id of the token that these bytes are, else of the first one of their own tokens; None where none is.
+
+        A text that goes on with these bytes goes on with that token, whatever the tokens of another tokenizer are.
+        """
+        if part not in self._first:
+            self._first[part] = self._by_bytes.get(part)
+            if self._first[part] is None:
+                self._first[part] = self._beginning(part)
+        return self._first[part]
+
+    def _beginning(self, part: bytes) -> int | None:
+        try:
+            ids = self.tokenizer.encode(part.decode())
+        except UnicodeDecodeError:  # it begins or ends inside of a letter
+            known = (self._by_bytes.get(part[:size]) for size in range(len(part), 0, -1))
+            return next((i for i in known if i is not None), None)
+        own = self.of_id[ids[0]] if ids else None
+        return ids[0] if own and part.startswith(own) else None
+
+
+def mark(tokenizer) -> str:
+    """A fingerprint of a tokenizer's tokens and ids: two with the same one mean the same by an id."""
+    names = _names(tokenizer, range(tokenizer.vocab_size))
+    return content.of_text("\n".join([*map(str, tokenizer.eos_ids), *map(repr, names)]))
+
+
+def _names(tokenizer, ids: Sequence[int]) -> list[str]:
+    """How the tokenizer writes its tokens; of one without files (`byte_tokenizer`) the letters of its bytes."""
+    if hasattr(tokenizer, "hf"):
+        return [name or "" for name in tokenizer.hf.convert_ids_to_tokens([int(i) for i in ids])]
+    return [_letters()[i] if i < 256 else "" for i in map(int, ids)]
+
+
+def _is_over_bytes(tokenizer) -> bool:
+    """Whether its tokens are written in the letters of `_letters`."""
+    if not hasattr(tokenizer, "hf"):
+        return True
+    fast = getattr(tokenizer.hf, "backend_tokenizer", None)
+    return fast is not None and '"ByteLevel"' in fast.to_str()
+
+
+def _markup(tokenizer) -> list[int]:
+    """Ids that stand for no text."""
+    return list(tokenizer.hf.all_special_ids) if hasattr(tokenizer, "hf") else []
+
+
+def _as_text(tokenizer, i: int) -> bytes | None:
+    """The bytes of one token by itself; None where it is no text."""
+    part = tokenizer.decode([i])
+    return part.encode() if part and "\ufffd" not in part else None
+
+
+@functools.cache
+def _letters() -> list[str]:
+    """The letter that stands for each byte in tokenizers over bytes (GPT-2): printable ones for themselves."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+@functools.cache
+def _byte_of() -> dict[str, int]:
+    return {letter: byte for byte, letter in enumerate(_letters())}
+
+
+def _by_letters(name: str) -> bytes | None:
+    """The bytes of a token of a tokenizer over bytes; None where a letter stands for none."""
+    try:
+        return bytes(_byte_of()[letter] for letter in name)
+    except KeyError:
+        return None

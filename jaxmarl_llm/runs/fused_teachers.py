@@ -1,0 +1,102 @@
+"""The teachers of a fusion: members of a run, agents of other runs, and other models, asked one after the other."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxmarl_llm import saved_agents
+from jaxmarl_llm.factory import chat_options, fusion, teams
+from jaxmarl_llm.fusion import cache, scores, texts
+from jaxmarl_llm.fusion.scores import Model
+from jaxmarl_llm.fusion.texts import Text
+from jaxmarl_llm.runs import fused_texts, run_folder
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import content
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import BEST, LATEST
+
+FIELD = "--teachers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Other:
+    """A teacher beside the members of the team: an agent of another run or exported team, or a model by name."""
+
+    name: str
+    folder: str = ""
+    agent: str = ""
+
+    @property
+    def about(self) -> str:
+        """What tells it apart from another one of this name."""
+        if not self.folder:
+            return self.name
+        return f"{self.name} after {saved_agents.read_meta(self.folder, LATEST)['step']} iterations"
+
+
+def parse(name: str) -> Other:
+    """A teacher that ``--teachers`` names: ``<folder>:<agent>``, or a model as of ``config.model``.
+
+    Raises:
+      ValueError: for an agent that the folder does not have.
+    """
+    folder, colon, agent = name.rpartition(":")
+    holds = colon and ((pathlib.Path(folder) / "config.json").is_file() or saved_agents.is_team(folder))
+    if not holds:
+        return Other(name)
+    meta = saved_agents.read_meta(folder, LATEST)
+    if agent not in meta["agents"]:
+        raise UserError(f"{FIELD}={name!r}: {folder} has the agents {', '.join(meta['agents'])}")
+    return Other(name, folder, agent)
+
+
+def load(other: Other, config) -> Model:
+    """The model of a teacher; ``config`` is that of the team, whose settings a model without a run has."""
+    if other.folder:
+        own = chat_options.dated(run_folder.load_run(other.folder), other.folder)
+        which = BEST if saved_agents.is_team(other.folder) else LATEST
+        team, _ = saved_agents.restore_team(other.folder, which, teams.build_team(own), [other.agent])
+        return scores.of_agent(team[other.agent], other.agent)
+    own = config.copy_and_resolve_references()
+    own.model, own.team.models, own.team.mode, own.team.agents = other.name, (), "frozen", ("teacher",)
+    with own.team.unlocked():
+        own.team.agent = {}
+    team = teams.build_team(own)
+    return scores.of_agent(team["teacher"], "teacher")
+
+
+def models(team: Team, members: Sequence[str], others: Mapping[Other, Model]) -> list[tuple[str, str, Model]]:
+    """Name, fingerprint and model of every teacher."""
+    own = [(name, f"agent {name}", scores.of_agent(team[name], name)) for name in members]
+    return own + [(other.name, other.about, model) for other, model in others.items()]
+
+
+def fill(
+    source: pathlib.Path,
+    rows: Sequence[Text],
+    teachers: Sequence[tuple[str, str, Model]],
+    step: int,
+    progress: Callable[[str, int, int], None],
+) -> None:
+    """Ask every teacher about its parts of the texts, and keep what it expects beside their file ``source``.
+
+    Args:
+      source: file of the texts.
+      rows: the texts.
+      teachers: from `models`.
+      step: iterations behind the team.
+      progress: called with a teacher's name, texts done and all.
+    """
+    for name, about, model in teachers:
+        units = [fused_texts.part_of(part, rows[n]) for n, part in texts.units(rows, name)]
+        if not units:
+            continue
+        marks = {"teacher": about, "iterations": str(step), "texts": content.of_values(units)}
+        ask = functools.partial(scores.score, model)
+        tell = functools.partial(_tell, progress, name, len(units))
+        cache.fill(fusion.folder_of(source, name), marks, units, ask, model.some_tokens, tell)
+
+
+def _tell(progress: Callable, name: str, every: int, done: int) -> None:
+    progress(name, done, every)
