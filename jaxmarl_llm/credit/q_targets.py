@@ -19,8 +19,8 @@ AGGREGATES = ("min", "max", "sum", "last")
 def fitted(values_S, reward_S, parent_S, *, discount: float = 1.0) -> jax.Array:
     """Targets of fitted Q iteration, float32 (S,): y_s = r_s + discount max { Q_c : c is a child of s }.
 
-    Without a child y_s = r_s. ``values_S`` are Q of the last iteration. Of numbers in a table, in place of a value model,
-    it is a step of value iteration, which is at its end after as many steps as the tree is deep.
+    Without a child y_s = r_s. ``values_S`` are Q of the last iteration. With numbers in a table in place of a value
+    model it is a step of value iteration, which is at its end after as many steps as the tree is deep.
 
     >>> fitted([0.0, 0.5, 0.25], [0.0, 1.0, 0.0], [-1, 0, 0]).tolist()
     [0.5, 1.0, 0.0]
@@ -44,10 +44,10 @@ def best_rollout(reward_S, parent_S, *, depth: int, discount: float = 1.0) -> ja
 
 
 def completions(reward_S, parent_S, own_S, *, depth: int, discount: float = 1.0) -> jax.Array:
-    """What one author's answers earn after each step, float32 (S,); with a stronger model as the author Q*'s third kind.
+    """What one author's answers earn after each step, float32 (S,): a stronger model's, for Q*'s third kind of target.
 
-    y_s is the reward of an answer of the author's that ends with s, else r_s + discount mean { y_c : c is a child of s },
-    of the children that have such an answer after them.
+    y_s is the reward of an answer of the author's that ends with s, else r_s + discount mean { y_c : c is a child of
+    s }, of the children that have such an answer after them.
 
     Args:
       reward_S, parent_S, depth, discount: as of `best_rollout`.
@@ -65,7 +65,9 @@ def completions(reward_S, parent_S, own_S, *, depth: int, discount: float = 1.0)
         after_S = jnp.where(known_S, parent_S, -1)
         later_S = segment_mean(jnp.where(known_S, returned_S, 0.0), after_S, num_groups=number)
         followed_S = segment_count(after_S, num_groups=number) > 0
-        returned_S = jnp.where(own_S, returns_S, jnp.where(followed_S, reward_S + discount * later_S, jnp.nan))
+        returned_S = jnp.where(
+            own_S, returns_S, jnp.where(followed_S, reward_S + discount * later_S, jnp.nan)
+        )
     return returned_S
 
 

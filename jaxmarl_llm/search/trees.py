@@ -1,6 +1,6 @@
 """The tree of steps that several answers have together: answers that begin alike are one until they differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ class Tree(NamedTuple):
       texts: of each step the text up to its end.
       item_S: int32, index of its item.
       parent_S: int32, index of the step before it; -1 for a first one.
-      reward_S: float32, what the step earns: the reward of the answer that ends with it, and what `tree_of` adds.
+      reward_S: float32, the reward of the answer that ends with it; 0 of all others.
       leaf_S: bool, whether an answer ends with it. The same text may be another step, which no answer ends with.
       author: who wrote the answer that ends with it; '' of all others.
     """
@@ -44,15 +44,12 @@ class Tree(NamedTuple):
         return int(depth_S.max(initial=0))
 
 
-def tree_of(
-    answers: Sequence[Answer], strings: bool = False, rate: Callable[[int, str], float] | None = None
-) -> Tree:
+def tree_of(answers: Sequence[Answer], strings: bool = False) -> Tree:
     """The tree of some answers; those without a reward are left out, and equal ones of one author count once.
 
     Args:
       answers: to any items.
       strings: see `steps.ends`.
-      rate: (item, text up to the end of a step) -> what the step earns on the way, added to all steps.
     """
     place: dict[tuple, int] = {}
     rows: list[tuple[int, str, int, bool, str]] = []
@@ -65,8 +62,7 @@ def tree_of(
             if name not in place:
                 place[name] = len(rows)
                 rows.append((answer.item, text, parent, *name[2:]))
-                earned = rate(answer.item, text) if rate else 0.0
-                rewards.append(earned + (answer.reward if leaf else 0.0))
+                rewards.append(answer.reward if leaf else 0.0)
             parent = place[name]
     columns = list(zip(*rows, strict=True)) or [()] * 5
     item, texts, parents, leaf, author = columns

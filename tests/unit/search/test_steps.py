@@ -84,9 +84,9 @@ def test_answers_that_begin_alike_share_their_steps():
     assert tree.item_S.tolist() == [0] * 5 + [1, 1] and tree.depth() == 3
 
 
-def test_answers_without_a_reward_and_what_steps_earn_themselves():
+def test_answers_without_a_reward_and_of_others():
     answers = [Answer(0, "a\nb", 1.0, "x"), Answer(0, "c", np.nan, "x"), Answer(0, "", 0.5, "y")]
-    tree = tree_of(answers, rate=lambda item, text: -0.5 * text.endswith("\n"))
+    tree = tree_of(answers)
     assert tree.texts == ("a\n", "a\nb", "") and tree.author == ("", "x", "y")
-    assert tree.reward_S.tolist() == [-0.5, 1.0, 0.5]
+    assert tree.reward_S.tolist() == [0, 1.0, 0.5]
     assert tree_of([]).depth() == 0 and tree_of([]).texts == ()
