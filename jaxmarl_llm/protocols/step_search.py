@@ -77,7 +77,7 @@ class StepSearch:
         if not state.turns:
             self._begin(state.items)
         if self._pieces:
-            return [self._request(p.item, p.text.turn, p.text.text, 1) for p in self._pieces]
+            return [self._request(p.item, p.text.turn, p.text.text, 1, REMARK) for p in self._pieces]
         if self._new:
             return [self._question(piece) for piece in self._new]
         if self._limits.stop_when_solved and self._solved is not None:
@@ -85,11 +85,11 @@ class StepSearch:
                 if self._solved(joint.judgement):
                     self._searches[joint.item].next = None
         texts = [(i, each.next) for i, each in enumerate(self._searches) if each.next is not None]
-        return [self._request(i, text.turn, text.text, self._limits.samples) for i, text in texts]
+        return [self._request(i, text.turn, text.text, self._limits.samples, STEP) for i, text in texts]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The answers whose turn has come, each a node of its own; ``Node.turn`` counts those of an item."""
-        if turns[0].kind == STEP:
+        if self._pieces or turns[0].kind == STEP:
             self._take(turns)
             if self._pieces:
                 return []
@@ -109,11 +109,11 @@ class StepSearch:
                 nodes += [Node(i, {self._agent: (text.turn,)}, first + n) for n, text in enumerate(answers)]
         return nodes
 
-    def _request(self, i: int, parent: int | None, prefix: str, samples: int) -> SpeakRequest:
-        """Ask for the rest of a line after a text, the last piece of which the turn ``parent`` wrote."""
+    def _request(self, i: int, parent: int | None, prefix: str, samples: int, kind: str) -> SpeakRequest:
+        """Ask for lines after a text, or with `REMARK` for the rest of its last one; ``parent`` is its last turn."""
         number, chat = self._searches[i].judged, self._asked[i]
         return SpeakRequest(
-            self._agent, i, chat, samples, number, parent, kind=STEP, prefix=prefix, until=LINE
+            self._agent, i, chat, samples, number, parent, kind=kind, prefix=prefix, until=LINE
         )
 
     def _question(self, piece: Piece) -> SpeakRequest:

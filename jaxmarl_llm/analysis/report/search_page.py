@@ -12,7 +12,11 @@ from jaxmarl_llm.analysis.report.tables import number
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT
 
-BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that the best programs pass, %"}
+BEST = {
+    "speed-up": "geometric mean of the best speed-ups",
+    "tests": "tests that the best programs pass, %",
+    "answers": "questions with a right one among the answers, %",
+}
 
 
 def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Search] = ()) -> Path:

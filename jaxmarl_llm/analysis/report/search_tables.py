@@ -16,6 +16,9 @@ NAMES = {
     "geomean": "geometric mean",
     "mean": "mean",
     "tests": "tests passed, %",
+    "right": "right, %",
+    "answered": "answered, %",
+    "searched_right": "some answer right, %",
     "searched_geomean": "geometric mean, in the search",
     "searched_mean": "mean, in the search",
     "searched_tests": "tests passed in the search, %",
@@ -26,7 +29,7 @@ _USAGE = {
     "calls": "calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens",
     "cut_prompts": "prompts cut",
 }  # fmt: skip
-BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests")
+BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests", "right")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:
