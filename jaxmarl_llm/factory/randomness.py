@@ -23,6 +23,7 @@ STREAMS = (
     "easy",
     "router",
     "gate",
+    "values",
 )
 
 

@@ -19,7 +19,8 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import dotted, formats
 from jaxmarl_llm.utils.errors import UserError
 
-ABOUT = "values.json"  # in a folder of experiments.values: what its model is of
+# In a folder of experiments.values: what its model is of, and the model.
+ABOUT, MODEL = "values.json", "model"
 
 
 def build(config, task, values: Values | None) -> StepSearch:
@@ -126,7 +127,7 @@ def load_critic(config, team: Team) -> StepCritic:
                 f"qstar.model={config.qstar.model!r}: its model has {name} {saved.get(name)!r}, this team {now!r}"
             )
     critic = build_critic(config, team)
-    critic.load(folder)
+    critic.load(folder / MODEL)
     return critic
 
 

@@ -265,11 +265,11 @@ def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> lis
     ``path`` is that of the JSON file; the others lie beside it.
     """
     # These import matplotlib, for which a search is not to wait at its beginning.
-    from jaxmarl_llm.analysis.report import search_page, search_tables
+    from jaxmarl_llm.analysis.report import budget_tables, search_page, search_tables
 
     data = search_results.to_json(results)
     tables = [*search_tables.summaries(data), search_tables.against(data)]
-    tables = [table for table in tables if table is not None]
+    tables = [*(table for table in tables if table is not None), *budget_tables.tables(data)]
     for table in (*tables, *search_tables.by_category(data, intervals=False)):  # narrow enough for a console
         console.table(table.rows, table.headers, f"\n{table.title}")
     tables += search_tables.by_category(data)
