@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.protocols import Episode
+from jaxmarl_llm.tasks.outcomes import Outcome
 
 
 def prompts(item):
@@ -23,7 +24,7 @@ def played(protocol, write, items=("a",), judge=len, reply=lambda message: "0.5"
         first = len(state.turns)
         for number, request in enumerate(requests, len(state.requests)):
             for g in range(request.samples):
-                if request.agent == "writer":
+                if request.agent == "writer" or request.prefix:
                     text = write(items[request.item], request.prefix, g)
                 else:
                     text = reply(request.messages[-1]["content"])
@@ -34,10 +35,12 @@ def played(protocol, write, items=("a",), judge=len, reply=lambda message: "0.5"
                                         step=step, kind=request.kind, prefix=request.prefix))  # fmt: skip
         state.requests += requests
         for node in protocol.observe(state, state.turns[first:]):
-            (i,) = node.turns["writer"]
-            total = judge(state.turns[i].message)
-            judgement = SimpleNamespace(total=total, text=state.turns[i].message)
-            state.joints.append(Joint(node.item, (i,), judgement, nodes, node.turn))
+            for agent, i in ((agent, i) for agent, ids in node.turns.items() for i in ids):
+                text = state.turns[i].message
+                total = float(judge(text))
+                outcome = Outcome("ok" if total else "wrong", text, total, total=1, executions=1)
+                judgement = SimpleNamespace(total=total, text=text, outcomes={agent: outcome}, local={agent: total})
+                state.joints.append(Joint(node.item, (i,), judgement, nodes, node.turn))
             nodes += 1
         step += 1
     return Forest(tuple(items), tuple(state.turns), tuple(state.joints)), state.requests
