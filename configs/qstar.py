@@ -1,4 +1,4 @@
-"""Q*: a best-first search over the lines of an answer, by values that are fitted to the team's own answers (2406.14283).
+"""Q*: a best-first search over the lines of an answer, by values fitted to the team's own answers (2406.14283).
 
 Values:      python -m experiments.values --config=configs/qstar.py --out=runs/values
 Comparison:  python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar

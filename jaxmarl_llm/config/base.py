@@ -43,7 +43,8 @@ FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, gate, advice, tools, planner, imitation, qstar,
+    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, gate, advice, tools, planner, imitation,
+    qstar,
 )  # fmt: skip
 
 

@@ -93,8 +93,8 @@ FIELDS = (
     number("search.plans", 2, "mapcoder: plans, which share the train.turns programs equally.", low=1,
            read=Read(lambda c: c.train.protocol == "mapcoder", "only train.protocol='mapcoder' has plans")),
     value("search.by_budget", False,
-          "Measure again also what was the best program, or the answer of the vote, at some time of the search: for the "
-          "tables of what is solved within a number of programs, tokens and expansions.", _SEARCH),
+          "Measure again also what was the best program, or the answer of the vote, at some time of the search: for "
+          "the tables of what is solved within a number of programs, tokens and expansions.", _SEARCH),
     value("search.prices", (),
           "Prices for the ledger: (name, price of a million prompt tokens, of a million completion tokens) of "
           "every model of the team, named as in team.models, such as (('expert:gpt-4o', 2.5, 10.0),).", _SEARCH),

@@ -35,7 +35,10 @@ def tables(searches: Sequence[Search]) -> list[Table]:
     )  # fmt: skip
     tokens = []
     for name, words in (("drawn", "tokens drawn"), ("tokens", "tokens drawn and read")):
-        title, most = f"Solved, %, by {words}, with at most {executed} executed programs", least(searches, name)
+        title, most = (
+            f"Solved, %, by {words}, with at most {executed} executed programs",
+            least(searches, name),
+        )
         points = sorted({max(most // part, 1) for part in (8, 4, 2, 1)})
         tokens.append(_table(title, searches, name, points, {"executed": executed}))
     over_steps = [search for search in searches if least([search], "expansions") > 0]
@@ -49,7 +52,9 @@ def tables(searches: Sequence[Search]) -> list[Table]:
 
 def least(searches: Sequence[Search], name: str) -> int:
     """The smallest of the methods' means over problems of what was spent at the end, as a whole number."""
-    means = [np.mean([_spent(problem["spent"][-1], name) for problem in search["problems"]]) for search in searches]
+    means = [
+        np.mean([_spent(problem["spent"][-1], name) for problem in search["problems"]]) for search in searches
+    ]
     return int(min(means))
 
 
@@ -65,7 +70,9 @@ def doubling(most: int) -> list[int]:
 
 def solved(problem: Mapping, limits: Mapping[str, int]) -> float:
     """100 if a problem was solved when its search had spent at most so much of each, else 0."""
-    within = [row for row in problem["spent"] if all(_spent(row, name) <= most for name, most in limits.items())]
+    within = [
+        row for row in problem["spent"] if all(_spent(row, name) <= most for name, most in limits.items())
+    ]
     return 100.0 * bool(within and within[-1]["solved"])
 
 

@@ -1,7 +1,7 @@
 """Fit Q to the steps of a team's own answers, for a search by them: what experiments.values does.
 
-The first agent answers the training problems several times, whole answers as they come; the answers, with their rewards,
-are kept as forests in ``journal/`` of the folder, and together they are a tree of steps (`search.trees`). With
+The first agent answers the training problems several times, whole answers as they come; the answers, with their
+rewards, are kept as forests in ``journal/`` of the folder, and together they are a tree of steps (`search.trees`). With
 ``qstar.labels=completions`` the second agent then writes on from steps of the tree that are chosen at random.
 """
 
@@ -54,8 +54,8 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
     tell(f"{len(answers)} answers to {len(task.items)} problems, mean reward {np.nanmean(rewards):.3f}")
     if not np.nanstd(rewards) > 0:
         raise UserError(
-            f"qstar.rollouts={config.qstar.rollouts}: all {len(answers)} answers earned {np.nanmean(rewards):g}, so there "
-            "is nothing to fit; allowed is a number with which some earn more than others"
+            f"qstar.rollouts={config.qstar.rollouts}: all {len(answers)} answers earned {np.nanmean(rewards):g}, so "
+            "there is nothing to fit; allowed is a number with which some earn more than others"
         )
     writer, own = config.team.agents[0], config.qstar
     tree = tree_of(answers, step_search.of_programs(config))
@@ -78,7 +78,9 @@ def labels(config, tree: Tree) -> Callable[[np.ndarray], np.ndarray]:
     own, depth, number = config.qstar, tree.depth(), len(tree.texts)
     columns, discount = (tree.reward_S, tree.parent_S), {"discount": own.discount}
     if own.labels == "fitted":
-        return lambda values_S: np.asarray(on_host(q_targets.fitted, values_S, *columns, **discount, length=number))
+        return lambda values_S: np.asarray(
+            on_host(q_targets.fitted, values_S, *columns, **discount, length=number)
+        )
     if own.labels == "best_rollout":
         given_S = q_targets.best_rollout(*columns, depth=depth, **discount)
     else:

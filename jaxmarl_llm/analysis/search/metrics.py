@@ -45,8 +45,8 @@ _NOT_RUN = ("build-error", "no-program")
 class Spent(NamedTuple):
     """What a search for a problem has cost so far, and what came of it.
 
-    expansions: texts after which next lines were drawn. executed: programs executed, or answers judged. drawn: tokens of
-    all completions. read: tokens of prompts, each request's once, and those that a value model read. solved: whether
+    expansions: texts after which next lines were drawn. executed: programs executed, or answers judged. drawn: tokens
+    of all completions. read: tokens of prompts, each request's once, and those that a value model read. solved: whether
     what would be chosen now is right, measured again.
     """
 
@@ -174,8 +174,8 @@ def differences(
 def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, Interval]]:
     """For each round: programs executed so far, a mean over the problems, and the mean of the best scores.
 
-    That mean is ``searched_geomean``, ``searched_tests`` or ``searched_right`` as if the search had ended there. A problem that
-    has fewer rounds than others keeps its last values.
+    That mean is ``searched_geomean``, ``searched_tests`` or ``searched_right`` as if the search had ended there. A
+    problem that has fewer rounds than others keeps its last values.
     """
     curve = []
     for t in range(max((len(r.rounds) for r in results), default=0)):

@@ -148,7 +148,9 @@ def item_results(
     for i, tries in sorted(of_items.items()):
         attempt, item = chosen[i][-1], forest.items[i]
         executed = tuple(sum(a.outcome.executions for a in tries if a.round <= t) for t in _rounds(tries))
-        solved = [held_out.get((i, a.outcome.program), Outcome("no-program")).status == "ok" for a in chosen[i]]
+        solved = [
+            held_out.get((i, a.outcome.program), Outcome("no-program")).status == "ok" for a in chosen[i]
+        ]
         result = ItemResult(
             str(item.task_id),
             getattr(item, "category", ""),

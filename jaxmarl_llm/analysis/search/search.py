@@ -19,8 +19,8 @@ import jax
 
 from jaxmarl_llm import checkpoint, resume_checks, saved_agents
 from jaxmarl_llm.analysis.search import ledger
-from jaxmarl_llm.analysis.search.ledger import Ledger
 from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search.ledger import Ledger
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
 from jaxmarl_llm.config import programs, qstar
@@ -155,7 +155,9 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
     return result
 
 
-def results_of(config, task, protocol, forest: Forest, journal: Journal) -> tuple[tuple[ItemResult, ...], Ledger]:
+def results_of(
+    config, task, protocol, forest: Forest, journal: Journal
+) -> tuple[tuple[ItemResult, ...], Ledger]:
     """The results of a batch of problems, and its costs."""
     choose = search_results.voted if config.task.kind == "reasoning" else search_results.best_of
     reads, held_out = getattr(protocol, "reads", ()), []

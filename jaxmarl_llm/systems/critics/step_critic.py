@@ -50,10 +50,17 @@ class StepCritic:
     ):
         Team((member,)).require_local("a value model of steps")
         if member.stack.mode == "full":
-            raise UserError("team.mode='full': a value model of steps has adapters, allowed are adapters and frozen")
+            raise UserError(
+                "team.mode='full': a value model of steps has adapters, allowed are adapters and frozen"
+            )
         layout = member.stack.layout.for_stack(1)
         stack = dataclasses.replace(
-            member.stack, agents=(NAME,), mode="adapters", adapter_scale=alpha / rank, sampler=None, layout=layout
+            member.stack,
+            agents=(NAME,),
+            mode="adapters",
+            adapter_scale=alpha / rank,
+            sampler=None,
+            layout=layout,
         )
         trainable = layout.init(functools.partial(_begin, stack, rank, targets), key, member.base)
         self._tokenizer = member.tokenizer

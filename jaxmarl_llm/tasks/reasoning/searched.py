@@ -15,17 +15,21 @@ from jaxmarl_llm.utils.errors import UserError
 class SearchedQuestions(ReasoningTask):
     """A `ReasoningTask` of agents that each give whole answers, of which a vote takes one at the end.
 
-    An outcome's ``program`` is the answer as it was read, its score 1 for a right one. Nothing that a search does goes by
-    the score: it is for the tables.
+    An outcome's ``program`` is the answer as it was read, its score 1 for a right one. Nothing that a search does goes
+    by the score: it is for the tables.
     """
 
     def __init__(self, items: Sequence[ReasoningItem], agents: Sequence[str]):
         super().__init__(items, agents)
         own = [item for item in self.items if item.own_answers or item.clues]
         if own:
-            raise UserError(f"{own[0].task_id} has clues or answers for single agents; a search has none of these")
+            raise UserError(
+                f"{own[0].task_id} has clues or answers for single agents; a search has none of these"
+            )
 
-    def judge(self, items: Sequence[ReasoningItem], completions: dict[str, list[str]]) -> list[ProgramJudgement]:
+    def judge(
+        self, items: Sequence[ReasoningItem], completions: dict[str, list[str]]
+    ) -> list[ProgramJudgement]:
         """Judgements of J joint answers, with the outcome of every agent's own answer."""
         check_batch(items, completions, self.agents)
         rows = [{agent: completions[agent][j] for agent in self.agents} for j in range(len(items))]
@@ -62,4 +66,12 @@ def outcome(item: ReasoningItem, text: str) -> Outcome:
     if given is answers.NONE:
         return Outcome("no-program", total=1)
     right = item.right(given, 0)
-    return Outcome("ok" if right else "wrong", str(given), float(right), float(right), float(right), total=1, executions=1)
+    return Outcome(
+        "ok" if right else "wrong",
+        str(given),
+        float(right),
+        float(right),
+        float(right),
+        total=1,
+        executions=1,
+    )

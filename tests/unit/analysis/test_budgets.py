@@ -28,9 +28,8 @@ def search():
     """Depth first: 0 0, 0 1, then 1 0; "0" is the first line, and lines have two letters or one."""
     limits = Limits(samples=2, expansions=3, depth=2, answers=3)
     protocol = StepSearch(prompts, "writer", limits, lambda places: [Valued(p.steps, 10) for p in places])
-    forest, _ = played(
-        protocol, lambda item, prefix, g: f"{g}" + ("<end>" if prefix else "\n"), (Item("p"),), lambda text: text == "0\n1"
-    )
+    write = lambda item, prefix, g: f"{g}" + ("<end>" if prefix else "\n")  # noqa: E731
+    forest, _ = played(protocol, write, (Item("p"),), lambda text: text == "0\n1")
     return forest, protocol
 
 
@@ -40,8 +39,8 @@ def test_costs_by_round_are_those_until_its_answer():
         forest, lambda items, texts: [Outcome("ok" if t == "0\n1" else "wrong", t) for t in texts],
         by_round=True, reads=protocol.reads,
     )  # fmt: skip
-    # Prompts of 3 tokens, two lines of 2 letters, then two of 1: both answers came out of the second expansion. The third
-    # one is from the third expansion.
+    # Prompts of 3 tokens, two lines of 2 letters, then two of 1: both answers came out of the second expansion. The
+    # third one is from the third expansion.
     assert result.spent == (
         Spent(2, 1, 6, 2 * 3 + 4 * 10, False), Spent(2, 2, 6, 46, True), Spent(3, 3, 8, 46 + 3 + 20, True),
     )  # fmt: skip
@@ -54,7 +53,8 @@ def test_costs_by_round_are_those_until_its_answer():
 
 def test_what_is_spent_is_kept_in_the_file(tmp_path):
     forest, protocol = search()
-    problems = search_results.item_results(forest, lambda items, texts: [Outcome("ok", t) for t in texts], by_round=True)
+    again = lambda items, texts: [Outcome("ok", text) for text in texts]  # noqa: E731
+    problems = search_results.item_results(forest, again, by_round=True)
     result = SearchResult("qstar", "generation", 0, {"writer": "m"}, "tests", problems)
     (again,) = search_results.read(search_results.write([result], tmp_path / "results.json"))
     assert [each.spent for each in again.problems] == [each.spent for each in problems]
@@ -115,18 +115,22 @@ def test_tables_end_where_the_cheapest_method_does():
     assert programs.rows[1][-1].startswith("+50.0 [") and programs.rows[0][-1] == ""
     assert drawn.headers[1:-1] == ("3", "6", "12", "25") and "1 executed" in drawn.title
     assert [cell.split()[0] for cell in drawn.rows[1][1:-1]] == ["0.00", "0.00", "50.0", "50.0"]
-    assert tokens.headers[1:-1] == ("4", "8", "16", "32") and [r[-2].split()[0] for r in tokens.rows] == ["0.00", "0.00"]
+    assert tokens.headers[1:-1] == ("4", "8", "16", "32")
+    assert [row[-2].split()[0] for row in tokens.rows] == ["0.00", "0.00"]
     assert [row[0] for row in expansions.rows] == ["tree"] and expansions.headers[1:-1] == ("1", "2", "3")
     assert costs.rows[1] == ("tree", "3.50", "1.50", "26.0", "94.5")
 
 
 def test_tables_of_searches_that_did_not_measure_it_or_of_others_problems():
-    assert budget_tables.tables([]) == [] and budget_tables.tables([MANY, as_search("x", problem("p", (1, 1, 1, 1, True)))]) == []
+    fewer = as_search("fewer", problem("p", (1, 1, 1, 1, True)))
+    assert budget_tables.tables([]) == [] and budget_tables.tables([MANY, fewer]) == []
     bare = as_search("old", {"item": "p"}, {"item": "q"})
     assert budget_tables.tables([MANY, bare]) == []
 
 
-@pytest.mark.parametrize("most, points", [(1, [1]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8]), (200, [8, 16, 32, 64, 128, 200])])
+@pytest.mark.parametrize("most, points", [
+    (1, [1]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8]), (200, [8, 16, 32, 64, 128, 200]),
+])  # fmt: skip
 def test_columns(most, points):
     assert budget_tables.doubling(most) == points
 

@@ -189,8 +189,10 @@ def test_hopeless_texts_are_quick_and_raise_nothing():
 
 
 @pytest.mark.parametrize("before, line, reward", [
-    ("", "def f(x):\n", 0.0), ("", "def f(x)?\n", -0.5), ("", "Here's the function:\n", -0.5), ("", "```python\n", 0.0),
-    ("Here's it:\n```python\n", "x = 'a\n", -0.5), ("```\nx = 1\n```\n", "It's done!\n", 0.0), ("", "x = a != b\n", 0.0),
+    ("", "def f(x):\n", 0.0), ("", "def f(x)?\n", -0.5), ("", "Here's the function:\n", -0.5),
+    ("", "```python\n", 0.0),
+    ("Here's it:\n```python\n", "x = 'a\n", -0.5), ("```\nx = 1\n```\n", "It's done!\n", 0.0),
+    ("", "x = a != b\n", 0.0),
     ("", "x = !a\n", -0.5), ("", '"""It\'s\nlong"""\n', 0.0), ("", "y = )\n", 0.0), ("", "# what's $this?\n", 0.0),
     ("```\n", "x = 'it\\'s' + \"a?\"\n", 0.0),
 ])  # fmt: skip
