@@ -11,7 +11,7 @@ Variants (after a colon, joined by commas):
   reasoning  questions of task.source=sums in place of programs; the most frequent answer counts
   valuer     a second agent says in words how likely a beginning becomes right, in place of a fitted value
   toy        a tiny model that writes functions of two parts: the whole way in a minute
-  smoke      tiny random model, few problems and tokens
+  smoke      the same model, two problems, two lines in an expansion
 """
 
 from jaxmarl_llm.config import base_config, parse_arg, presets
@@ -82,8 +82,8 @@ def toy(config) -> None:
 
 
 def smoke(config) -> None:
-    """Few and short."""
+    """Few and short, by a model that ends lines."""
+    toy(config)
     config.task.eval_source = config.task.test_source = f"{config.task.source}[:2]"
-    config.sampling.max_new_tokens = 16
-    config.qstar.samples, config.qstar.depth, config.qstar.expansions = 2, 2, 3
-    config.qstar.step_tokens, config.qstar.answers, config.search.problems = 8, 2, 2
+    config.qstar.samples, config.qstar.answers, config.search.problems = 2, 2, 2
+    config.qstar.rounds, config.qstar.updates = 2, 2

@@ -43,7 +43,8 @@ FIELDS = (
     value("qstar.model", "", "Folder of experiments.values with the model of qstar.value=fitted.",
           Read(lambda c: of(c) and c.qstar.value == FITTED, "only qstar.value='fitted' reads it")),
     choice("qstar.process", "none",
-           "Process rewards, of which g is made; or the dotted name of a function of your own, (questions, texts) -> a reward of the last line of each text.",
+           "Process rewards, of which g is made; or the dotted name of a function of your own, (questions, texts) -> a "
+           "reward of the last line of each text.",
            {"none": "0", "tokens": "of programs, -0.5 for a line that does not tokenise"}, dotted=True, read=_SEARCH),
     choice("qstar.aggregate", "last", "g of a text from the process rewards of its lines.",
            ("min", "max", "sum", "last"), read=_SEARCH),
