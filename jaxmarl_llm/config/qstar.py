@@ -66,7 +66,8 @@ FIELDS = (
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that such a search does not allow."""
-    own, bad = config.qstar, []
+    own = config.qstar
+    bad: list[str] = []
     if not of(config):
         return bad
     agents, models = tuple(config.team.agents), remote.agents(config)

@@ -39,8 +39,10 @@ def best_rollout(reward_S, parent_S, *, depth: int, discount: float = 1.0) -> ja
     In a tree it is what `fitted` comes to in the end; it needs no values on the way, and only what was drawn counts.
     """
     number = len(reward_S)
-    options = dict(turns=depth, num_keys=number, discount=discount, backup="max")
-    return backed_up_returns(reward_S, jnp.arange(number), parent_S, **options)
+    own_S = jnp.arange(number)
+    return backed_up_returns(
+        reward_S, own_S, parent_S, turns=depth, num_keys=number, discount=discount, backup="max"
+    )
 
 
 def completions(reward_S, parent_S, own_S, *, depth: int, discount: float = 1.0) -> jax.Array:
@@ -79,4 +81,4 @@ def aggregate(rewards: Sequence[float], how: str) -> float:
     check_choice("aggregate", how, AGGREGATES)
     if not rewards:
         return 0.0
-    return float({"min": min, "max": max, "sum": sum}[how](rewards)) if how != "last" else float(rewards[-1])
+    return {"min": min(rewards), "max": max(rewards), "sum": float(sum(rewards)), "last": rewards[-1]}[how]

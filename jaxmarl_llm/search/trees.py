@@ -65,6 +65,6 @@ def tree_of(answers: Sequence[Answer], strings: bool = False) -> Tree:
                 rewards.append(answer.reward if leaf else 0.0)
             parent = place[name]
     columns = list(zip(*rows, strict=True)) or [()] * 5
-    item, texts, parents, leaf, author = columns
-    arrays = np.array(item, np.int32), np.array(parents, np.int32), np.array(rewards, np.float32)
-    return Tree(tuple(texts), *arrays, np.array(leaf, bool), tuple(author))
+    items, texts, parents, leaves, authors = columns
+    arrays = np.array(items, np.int32), np.array(parents, np.int32), np.array(rewards, np.float32)
+    return Tree(tuple(texts), *arrays, np.array(leaves, bool), tuple(authors))

@@ -91,7 +91,7 @@ def test_lines_are_drawn_with_a_length_of_their_own():
 def test_answers_without_room_are_refused_before_anything_is_drawn():
     length = len(a_team()["writer"].tokenizer.encode_chat(MESSAGES))
     step_search.check(config_of(sampling__max_prompt_tokens=96 + length), a_team(), Task())
-    message = f"sampling.max_prompt_tokens={95 + length}: .* the {length} of the prompt for p/1; allowed is {96 + length}"
+    message = f"sampling.max_prompt_tokens={95 + length}: .* {length} of the prompt for p/1; allowed is {96 + length}"
     with pytest.raises(ValueError, match=message):
         step_search.check(config_of(sampling__max_prompt_tokens=95 + length), a_team(), Task())
 
