@@ -62,7 +62,7 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
     critic = step_search.build_critic(config, by.team)
     chats = [task.prompts(item)[writer] for item in task.items]
     metrics = step_critic.fit(
-        critic, chats, tree, labels(config, tree),
+        critic, chats, tree, labels(config, tree), fixed=own.labels != "fitted",
         rounds=own.rounds, updates=own.updates, batch=own.batch,
         seed=(config.seed, randomness.STREAMS.index("critics")),
         progress=lambda done, loss: tell(f"round {done} of {own.rounds}: loss {loss:.4f}"),

@@ -20,6 +20,7 @@ from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils.errors import UserError
 
 NAME = "values"
+MEASURED = 256  # steps that the fitted model is measured on
 Begun = tuple[Sequence[dict[str, str]], str]  # a chat, and the text of the answer to it so far
 
 
@@ -110,6 +111,7 @@ def fit(
     tree: Tree,
     label: Callable[[np.ndarray], np.ndarray],
     *,
+    fixed: bool,
     rounds: int,
     updates: int,
     batch: int,
@@ -122,7 +124,9 @@ def fit(
       critic: the model.
       chats: of each item what its answers were written after.
       tree: the steps.
-      label: Q of all steps, float32 (S,), as the model has it -> their targets (S,); NaN: none.
+      label: Q of all steps, float32 (S,) -> their targets (S,), each of which depends on the step's children alone;
+        NaN: none.
+      fixed: targets depend on no Q, which is then not computed.
       rounds: times that targets are computed.
       updates: updates in a round.
       batch: steps of an update, drawn without those of the others of a pass over all.
@@ -130,32 +134,39 @@ def fit(
       progress: called after each round with the number of rounds and the mean loss of the last one.
 
     Returns:
-      ``loss`` of the last round; ``explained``, the share of the variance of the targets that the fitted Q explains, 0
-      of targets that are all equal; ``error``, the mean absolute error; ``steps``, those with a target.
+      ``loss`` of the last round; of at most `MEASURED` steps ``explained``, the share of the variance of the targets
+      that the fitted Q explains, 0 of targets that are all equal, and ``error``, the mean absolute error; ``steps``,
+      those with a target.
     """
     texts = [(chats[item], text) for item, text in zip(tree.item_S.tolist(), tree.texts, strict=True)]
-    random, losses = np.random.default_rng(seed), [0.0]
-    values_S, places = _values(critic, texts), np.zeros(0, int)
+    nothing_S = np.zeros(len(texts), np.float32)
+    known, random = np.flatnonzero(~np.isnan(label(nothing_S))), np.random.default_rng(seed)
+
+    def values(places: np.ndarray) -> np.ndarray:
+        """Q of some steps, and 0 of the others, (S,)."""
+        values_S = nothing_S.copy()
+        values_S[places] = [value for value, _ in critic.values([texts[s] for s in places])]
+        return values_S
+
+    def targets(places: np.ndarray) -> np.ndarray:
+        """The targets of some steps, by Q of their children as it is, (S,)."""
+        return label(nothing_S if fixed else values(np.flatnonzero(np.isin(tree.parent_S, places))))
+
+    losses: list[float] = []
     for done in range(rounds):
-        targets_S, losses = label(values_S), []
-        known = np.flatnonzero(~np.isnan(targets_S))
-        for _ in range(updates):
-            if len(places) < min(batch, len(known)):
-                places = np.concatenate([places, random.permutation(known)])
-            chosen, places = places[:batch], places[batch:]
+        passes = -(-updates * batch // len(known))
+        drawn = np.concatenate([random.permutation(known) for _ in range(passes)])[: updates * batch]
+        targets_S, losses = targets(drawn), []
+        for first in range(0, len(drawn), batch):
+            chosen = drawn[first : first + batch]
             losses.append(critic.learn([texts[s] for s in chosen], targets_S[chosen]))
-        values_S = _values(critic, texts)
         progress(done + 1, float(np.mean(losses)))
-    targets_S = label(values_S)
-    known = ~np.isnan(targets_S)
-    error_S, spread = (targets_S - values_S)[known], float(targets_S[known].var())
+    some = random.permutation(known)[:MEASURED]
+    targets_P = targets(some)[some]
+    error_P, spread = targets_P - values(some)[some], float(targets_P.var())
     return {
         "loss": float(np.mean(losses)),
-        "explained": float(1.0 - error_S.var() / spread) if spread > 0 else 0.0,
-        "error": float(np.abs(error_S).mean()),
-        "steps": float(known.sum()),
+        "explained": float(1.0 - error_P.var() / spread) if spread > 0 else 0.0,
+        "error": float(np.abs(error_P).mean()),
+        "steps": float(len(known)),
     }
-
-
-def _values(critic: StepCritic, texts: Sequence[Begun]) -> np.ndarray:
-    return np.array([value for value, _ in critic.values(texts)], np.float32)

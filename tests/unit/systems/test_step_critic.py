@@ -50,7 +50,7 @@ def exact(tree):
 def test_fitted_q_of_a_value_model_comes_near_value_iteration():
     tree, model = digit_tree(), critic()
     label = lambda values_S: on_host(q_targets.fitted, values_S, tree.reward_S, tree.parent_S, length=len(values_S))  # noqa: E731
-    metrics = fit(model, CHATS, tree, label, rounds=8, updates=50, batch=18, seed=(0,))
+    metrics = fit(model, CHATS, tree, label, fixed=False, rounds=8, updates=50, batch=18, seed=(0,))
     chats = [CHATS[i] for i in tree.item_S]
     values_S = np.array([value for value, _ in model.values(list(zip(chats, tree.texts, strict=True)))])
     assert np.abs(values_S - exact(tree)).max() < 0.05
@@ -65,7 +65,7 @@ def test_a_model_is_saved_and_read_back(tmp_path):
     learn = model.learn
     model.learn = lambda texts, targets: (seen.extend(texts), learn(texts, targets))[1]
     given_S = np.where(np.arange(18) % 2 == 0, 0.5, np.nan).astype(np.float32)
-    fit(model, CHATS, tree, lambda values_S: given_S, rounds=1, updates=3, batch=8, seed=(0,))
+    fit(model, CHATS, tree, lambda values_S: given_S, fixed=True, rounds=1, updates=3, batch=8, seed=(0,))
     assert {text for _, text in seen} == {tree.texts[s] for s in range(0, 18, 2)} and len(seen) == 8 + 8 + 8
     model.save(tmp_path / "model")
     texts = [(CHATS[0], "1\n"), (CHATS[1], "")]
@@ -77,6 +77,41 @@ def test_a_model_is_saved_and_read_back(tmp_path):
     assert model.values(texts)[0][1] == chat + 2 and model.values([]) == []
 
 
+class Table:
+    """A model that is a table: what it learns is what it is shown; notes what is looked up."""
+
+    def __init__(self):
+        self.table, self.asked, self.shown = {}, [], []
+
+    def values(self, texts):
+        self.asked.append([text for _, text in texts])
+        return [(self.table.get((chat[0]["content"], text), 0.0), 1) for chat, text in texts]
+
+    def learn(self, texts, targets):
+        self.shown.append([text for _, text in texts])
+        self.table |= {(chat[0]["content"], text): y for (chat, text), y in zip(texts, targets, strict=True)}
+        return 0.0
+
+
+def test_a_table_comes_to_the_values_in_as_many_rounds_as_answers_have_steps():
+    tree, table = digit_tree(), Table()
+    label = lambda values_S: on_host(q_targets.fitted, values_S, tree.reward_S, tree.parent_S, length=len(values_S))  # noqa: E731
+    metrics = fit(table, CHATS, tree, label, fixed=False, rounds=2, updates=3, batch=6, seed=(0,))
+    assert (metrics["explained"], metrics["error"], metrics["steps"]) == (1.0, 0.0, 18.0)
+    named = zip(tree.item_S, tree.texts, strict=True)
+    np.testing.assert_allclose([table.table[CHATS[i][0]["content"], text] for i, text in named], exact(tree))
+    leaves = sorted(text for text, leaf in zip(tree.texts, tree.leaf_S, strict=True) if leaf)
+    assert sorted(table.asked[0]) == leaves  # the children of what was drawn
+    assert [len(texts) for texts in table.shown] == [6] * 6
+
+
+def test_targets_that_are_known_need_no_values():
+    tree, table = digit_tree(), Table()
+    fit(table, CHATS, tree, lambda values_S: exact(tree), fixed=True, rounds=2, updates=3, batch=6, seed=(0,))
+    assert len(table.asked) == 1 and len(table.asked[0]) == 18  # at the end, to measure
+
+
+@pytest.mark.slow
 def test_the_team_is_as_it_was():
     before = jax.tree.map(np.asarray, member().base)
     model = critic(steps=2)
