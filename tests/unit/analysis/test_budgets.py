@@ -5,7 +5,7 @@ import json
 import pytest
 from scripted_steps import played, prompts
 
-from jaxmarl_llm.analysis.report import budget_tables
+from jaxmarl_llm.analysis.report import budget_tables, search_tables
 from jaxmarl_llm.analysis.search import ledger
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search.metrics import Spent, means
@@ -140,3 +140,12 @@ def test_values_without_a_model_read_nothing():
     protocol = StepSearch(prompts, "writer", limits, step_values.nothing)
     forest, _ = played(protocol, lambda *_: "x<end>")
     assert ("m", "value") not in ledger.forest_costs(forest, [], [n for *_, n in protocol.reads], "m").usage
+
+
+def test_expansions_are_a_column_where_there_are_any():
+    rows = [{"method": name, "task": "t", "seed": 0, "ledger": {"expansions": n}} for name, n in (("a", 0), ("b", 3))]
+    table = search_tables.costs(rows)
+    place = table.headers.index("expansions")
+    assert [row[place] for row in table.rows] == ["0", "3"] and table.headers[place + 1] == "programs executed"
+    assert "expansions" not in search_tables.costs(rows[:1]).headers
+    assert all(len(row) == len(table.headers) for row in table.rows)
