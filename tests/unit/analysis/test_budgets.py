@@ -149,3 +149,11 @@ def test_expansions_are_a_column_where_there_are_any():
     assert [row[place] for row in table.rows] == ["0", "3"] and table.headers[place + 1] == "programs executed"
     assert "expansions" not in search_tables.costs(rows[:1]).headers
     assert all(len(row) == len(table.headers) for row in table.rows)
+
+
+def test_of_several_seeds_a_problem_counts_with_their_mean():
+    other = as_search("tree", problem("p", (3, 1, 12, 90, False)), problem("q", (2, 1, 8, 60, True)))
+    programs, *_ = budget_tables.tables([MANY, TREE, other])
+    assert [row[0] for row in programs.rows] == ["many", "tree"]
+    assert programs.rows[1][1].split()[0] == "50.0"  # p 100 and 0, q 0 and 100, at one program and 20 tokens
+    assert programs.rows[1][1] == "50.0 [50.0, 50.0]"
