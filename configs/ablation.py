@@ -1,7 +1,7 @@
-"""The members of `experiments.ablate`: LessonL with parts left out, and methods beside it. No JAX in here.
+"""The members of `experiments.ablate`: LessonL with parts left out, and methods beside it; and those of Q*. No JAX.
 
 All but ``single`` execute equally many programs for a problem: agents times rounds. Those of one agent by
-itself take the team's first, for as many rounds more.
+itself take the team's first, for as many rounds more. Those of Q* judge at most `qstar.answers` for a problem.
 """
 
 import dataclasses
@@ -44,9 +44,33 @@ MEMBERS = {
 }
 
 
+def _over_steps(own: Mapping[str, object] = types.MappingProxyType({})) -> Variant:
+    return Variant({"train.protocol": "qstar", "search.by_budget": True, **own}, alone=True)
+
+
+# The same search in other orders, and whole answers without any: of a config with train.protocol='qstar'.
+OVER_STEPS = {
+    "best of N": Variant({"train.protocol": "repeated", "search.by_budget": True}, alone=True),
+    "random order": _over_steps({"qstar.value": "random", "qstar.model": "", "qstar.process": "none"}),
+    "depth first": _over_steps({"qstar.value": "longest", "qstar.model": "", "qstar.process": "none"}),
+    "qstar": _over_steps(),
+}
+
+
+def members(config: ConfigDict) -> dict[str, Variant]:
+    """The members that a config is compared in, the baseline first."""
+    return OVER_STEPS if config.train.protocol == "qstar" else MEMBERS
+
+
 def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
     """The config of a member; its team is the whole one, see `agents_of`."""
     own = config.copy_and_resolve_references()
+    if config.train.protocol == "qstar":
+        own.update_from_flattened_dict(dict(member.fields))
+        if own.train.protocol != "qstar":
+            own.train.turns = config.qstar.answers
+            own.qstar.update(base_config().qstar)
+        return own
     if member.fields["train.protocol"] != "lessonl":
         own.lessons.update(base_config().lessons)
     own.update_from_flattened_dict(dict(member.fields))

@@ -2,6 +2,9 @@
 
     python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
     python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
+    python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
+
+The last one is Q* and other orders of its search, with what is solved within equal numbers of programs and tokens.
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
 are done. If it is stopped, the same command continues within the interrupted round. Members whose rounds
@@ -37,15 +40,17 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     from jaxmarl_llm.analysis.search import search
     from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
 
-    if unknown := [name for name in names if name not in ablation.MEMBERS]:
-        raise UserError(f"--members={unknown[0]!r}: allowed are {', '.join(ablation.MEMBERS)}")
+    known = ablation.members(config)
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"--members={unknown[0]!r}: allowed are {', '.join(known)}")
     config = chat_options.dated(config, *sorted(pathlib.Path(workdir).glob("*/")))
-    members = {name: ablation.MEMBERS[name] for name in names or ablation.MEMBERS}
+    members = {name: known[name] for name in names or known}
     configs = {name: ablation.config_of(config, member) for name, member in members.items()}
     for name, settings in configs.items():
         if not searches(settings):
             raise UserError(
-                f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py"
+                f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py "
+                "or configs/qstar.py"
             )
         validate(settings, f"the config of {name!r}")
         refuse_seeds(settings, "a search")
@@ -74,9 +79,9 @@ def main(argv):
     results = ablate(args.config, workdir, args.members)
     from jaxmarl_llm.analysis.search import search  # imports JAX
 
-    for path in search.show(
-        results, workdir / "ablation.json", "LessonL, and what is left without its parts"
-    ):
+    over_steps = args.config.train.protocol == "qstar"
+    title = "Q* and other orders" if over_steps else "LessonL, and what is left without its parts"
+    for path in search.show(results, workdir / "ablation.json", title):
         print(f"written: {path}")
 
 

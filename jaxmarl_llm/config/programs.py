@@ -2,7 +2,7 @@
 
 import math
 
-from jaxmarl_llm.config import agent_settings, remote, systems
+from jaxmarl_llm.config import agent_settings, qstar, remote, systems
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -11,7 +11,7 @@ KINDS = ("optimisation", "generation")
 # Tasks in which every agent is judged by itself: programs, and words that may open a lock.
 JUDGED_ALONE = (*KINDS, "lock")
 # Protocols of such tasks: rounds in which every agent writes a program.
-METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture")
+METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture", qstar.NAME)
 ENCODERS = ("policy", "ngrams")
 # What rounds of programs leave no choice about.
 NEEDED = {
@@ -30,8 +30,9 @@ DECIDED = ("discount", "backup", "reduce", "local_weight")
 
 
 def searches(config) -> bool:
-    """Whether `experiments.evaluate` searches for programs, instead of taking one answer of each agent."""
-    return config.task.kind in KINDS and config.train.protocol in METHODS
+    """Whether `experiments.evaluate` searches for programs, or answers, instead of taking one of each agent."""
+    methods = qstar.OF_QUESTIONS if config.task.kind == "reasoning" else METHODS
+    return config.task.kind in (*KINDS, "reasoning") and config.train.protocol in methods
 
 
 _TIMED = Read(
@@ -39,7 +40,11 @@ _TIMED = Read(
     "only task.kind='optimisation' times programs, and no task.reward does",
 )
 _LESSONS = Read(lambda c: c.train.protocol == "lessonl", "only train.protocol='lessonl' has lessons")
-_SEARCH = Read(searches, "only rounds of programs (task.kind='optimisation' and 'generation') are searches")
+_SEARCH = Read(
+    searches,
+    "only rounds of programs (task.kind='optimisation' and 'generation') are searches, and of task.kind='reasoning' "
+    "train.protocol='qstar' and 'repeated'",
+)
 FIELDS = (
     # Of task.kind=optimisation: a program is timed in pairs with the given one, see docs/executor.md.
     number("timing.min_pairs", 7, "Least pairs of calls, odd; 7 is the least with a 95 % interval.",
@@ -87,6 +92,9 @@ FIELDS = (
                "only rounds of task.kind='generation' know when a problem is solved")),
     number("search.plans", 2, "mapcoder: plans, which share the train.turns programs equally.", low=1,
            read=Read(lambda c: c.train.protocol == "mapcoder", "only train.protocol='mapcoder' has plans")),
+    value("search.by_budget", False,
+          "Measure again also what was the best program, or the answer of the vote, at some time of the search: for "
+          "the tables of what is solved within a number of programs, tokens and expansions.", _SEARCH),
     value("search.prices", (),
           "Prices for the ledger: (name, price of a million prompt tokens, of a million completion tokens) of "
           "every model of the team, named as in team.models, such as (('expert:gpt-4o', 2.5, 10.0),).", _SEARCH),
@@ -100,6 +108,11 @@ def check_training(config, name: str = "the config") -> None:
             f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"
         )
     agent_settings.check_training(config, name)
+    if qstar.of(config) or config.task.kind == "reasoning" and searches(config):
+        raise UserError(
+            f"{name} cannot be trained: train.protocol={config.train.protocol!r}: a search, whose values "
+            "experiments.values fits; experiments.evaluate and experiments.ablate search"
+        )
     if config.task.tests == "generated":
         raise UserError(
             f"{name} cannot be trained: task.tests='generated': agents write tests in a search "
@@ -120,7 +133,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind='lock' allows simultaneous, repeated or lessonl"
         )
-    elif rounds != programs and (rounds or c.protocol != "simultaneous"):
+    elif rounds != programs and (rounds or c.protocol != "simultaneous") and not searches(config):
         allowed = "simultaneous or rounds of programs" if programs else "all but those"
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind={config.task.kind!r} allows {allowed} "
@@ -133,7 +146,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         )
     if "lessonl" in (c.system, c.protocol) and c.system != c.protocol:
         bad.append(f"train.system={c.system!r}: goes with the same train.protocol, it is {c.protocol!r}")
-    return bad + (_rounds(config, base) if rounds and programs else [])
+    return bad + (_rounds(config, base) if rounds and (programs or searches(config)) else [])
 
 
 def _timing(t: ConfigDict) -> list[str]:

@@ -4,10 +4,10 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import advice, gate, planner, programs, router, workload
+from jaxmarl_llm.config import advice, gate, planner, programs, qstar, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
-from jaxmarl_llm.factory import gates, randomness
+from jaxmarl_llm.factory import gates, randomness, step_search
 from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
@@ -82,6 +82,8 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
     c = config.train
     if is_dotted(c.protocol):
         return custom.build(c.protocol, config, task, samples)
+    if qstar.of(config):
+        return step_search.build(config, task, step_search.values_of(config, team))
     if c.protocol in programs.METHODS:
         # Chance decides about the problem's own lessons, relevance about those of earlier ones.
         how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)

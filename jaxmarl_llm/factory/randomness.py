@@ -25,6 +25,7 @@ STREAMS = (
     "gate",
     "merge",
     "fusion",
+    "values",
 )
 
 

@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router, tools
+from jaxmarl_llm.config import advice, dialogue, planner, programs, qstar, reasoning, router, tools
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -28,6 +28,7 @@ from jaxmarl_llm.tasks.programs.task import ProgramTask
 from jaxmarl_llm.tasks.programs.timed_judge import TimedJudge
 from jaxmarl_llm.tasks.reasoning import load as questions
 from jaxmarl_llm.tasks.reasoning import shown_scores
+from jaxmarl_llm.tasks.reasoning.searched import SearchedQuestions
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.tasks.reward_calls import RewardCalls
@@ -152,12 +153,12 @@ def _own_task(config, executor: Executor | None, split: str, expert):
         task = matrix_game.GameTask(matrix_game.load_items(source, part), agents)
     elif c.kind == "lock":
         task = lock.LockTask(lock.load_items(source, part), tuple(config.team.agents))
-    elif c.kind == "reasoning":
+    elif c.kind == "reasoning" and not programs.searches(config):
         task = _reasoning(config, source, part)
     elif c.kind == "world":
         task = _world(config, source, part)
-    elif c.kind in programs.KINDS:
-        task = build_programs(config, executor, split, tuple(config.team.agents))
+    elif programs.searches(config) or c.kind in programs.KINDS:
+        task = build_programs(config, executor, split, qstar.writers(config))
     else:
         task = _writing(config, source, part)
     return task
@@ -236,9 +237,14 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
 
 def build_programs(
     config, executor: Executor, split: str, agents: tuple[str, ...], judge: TimedJudge | None = None
-) -> ProgramTask:
-    """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one."""
+) -> ProgramTask | SearchedQuestions:
+    """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one.
+
+    Of task.kind='reasoning' a whole answer.
+    """
     source, part = source_of(config, split)
+    if config.task.kind == "reasoning":
+        return SearchedQuestions(questions.load_items(source, part), agents)
     if config.task.kind == "generation":
         items = data_files.load_items(source, part, _row_rules(config, executor))
         return GenerationTask(items, executor, agents, config.task.held_back)

@@ -15,7 +15,8 @@ import numpy as np
 from jaxmarl_llm.utils.errors import UserError
 
 JOINT_MODES = ("aligned", "cross")
-ANSWER, REMARK, CALL, REFUSED = "answer", "remark", "call", "refused"  # kinds of turns
+# Kinds of turns.
+ANSWER, REMARK, CALL, REFUSED, STEP = "answer", "remark", "call", "refused", "step"
 LINE = "\n"  # of `SpeakRequest.until`
 
 
@@ -32,7 +33,7 @@ class SpeakRequest:
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
       kind: `ANSWER`, to be judged as a part of a joint answer, or `REMARK`: a lesson, a reflection, a plan, the
-        first answer of a discussion.
+        first answer of a discussion; or `STEP`, of a search over the steps of an answer: a next line.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
       extra: K, the number of last samples that nobody learns from (``Turn.extra``).
       prefix: what the agent has written already: the end of its prompt, which is not learned; the completion goes on
@@ -75,6 +76,7 @@ class Turn:
     sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
     ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
     ``fallback`` is True for an answer that a gate refused and that counts all the same, as none was better.
+    ``prefix`` is the text that it goes on from (`SpeakRequest.prefix`): it is judged with it, as its `message`.
     """
 
     id: int
@@ -99,6 +101,12 @@ class Turn:
     kind: str = ANSWER
     version: str = ""
     fallback: bool = False
+    prefix: str = ""
+
+    @property
+    def message(self) -> str:
+        """All that the agent has written in its message."""
+        return self.prefix + self.text
 
     @property
     def stage(self) -> tuple[int, str]:
@@ -233,7 +241,7 @@ class Forest:
 
     def texts_of(self, j: int) -> dict[str, str]:
         """The texts of a joint answer, by agent."""
-        return {self.turns[i].agent: self.turns[i].text for i in self.joints[j].turns}
+        return {self.turns[i].agent: self.turns[i].message for i in self.joints[j].turns}
 
     def totals(self) -> np.ndarray:
         """Total reward of every joint answer, float32 (J,); NaN where the reward does not apply."""

@@ -54,7 +54,7 @@ class Episode:
         """The joint answer at ``index`` with its texts, and those of the answers before it."""
         joint = self.joints[index]
         texts = [
-            {self.turns[i].agent: self.turns[i].text for i in self.joints[j].turns}
+            {self.turns[i].agent: self.turns[i].message for i in self.joints[j].turns}
             for j in (*self.before(joint.follows), index)
         ]
         return Answer(self.items[joint.item], texts[-1], joint.judgement, tuple(texts[:-1]))

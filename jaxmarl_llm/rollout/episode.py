@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length
+from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length, without_end
 from jaxmarl_llm.rollout.scoring import Earlier, TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
@@ -98,7 +98,7 @@ def run(
         state.turns = refused(state.turns, nodes)
         stopping.check()
         if nodes:
-            texts = [[state.turns[i].text for ids in node.turns.values() for i in ids] for node in nodes]
+            texts = [[state.turns[i].message for ids in node.turns.values() for i in ids] for node in nodes]
             judge = functools.partial(_judge, state, nodes, n_nodes, scorer, item_ids, params, sizes, timer)
             joints = journal.once(f"{level:04d}_joints", (nodes, texts), judge)
             state.joints += joints
@@ -184,16 +184,17 @@ def _judge(
     if len(samples) != 1:
         raise UserError(f"the agents have different numbers of answers, {sorted(samples)}")
     samples, rows = samples.pop(), padded_size(len(nodes), *sizes)
-    widths = _widths(state, nodes, {a: params.of(a).max_new_tokens for a in scorer.agents})
+    answers_of = {i: _message(state, scorer, i) for node in nodes for ids in node.turns.values() for i in ids}
+    widths = _widths(state, answers_of, {a: params.of(a).max_new_tokens for a in scorer.agents})
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
     items_P = np.full(rows, -1, np.int32)  # rows that only fill up the batch are not judged
     for p, node in enumerate(nodes):
         items_P[p] = item_ids[node.item]
         for agent, ids in node.turns.items():
-            for g, turn in enumerate(state.turns[i] for i in ids):
-                tokens[agent][p, g, : len(turn.completion)] = turn.completion
-                lengths[agent][p, g] = len(turn.completion)
+            for g, written in enumerate(answers_of[i] for i in ids):
+                tokens[agent][p, g, : len(written)] = written
+                lengths[agent][p, g] = len(written)
     earlier = _earlier(state, nodes, scorer.agents, rows) if scorer.sequential else None
     with timer("score"):
         judged = scorer.judge(tokens, lengths, items_P, earlier)
@@ -233,10 +234,21 @@ def _earlier(state: Episode, nodes: Sequence[Node], agents: Sequence[str], rows:
     return Earlier(tokens, lengths, turns_P)
 
 
-def _widths(state: Episode, nodes: Sequence[Node], least: dict[str, int]) -> dict[str, int]:
-    """Room for each agent's completions: ``least`` tokens, doubled for texts that come as bytes."""
+def _message(state: Episode, scorer: TaskScorer, i: int) -> np.ndarray:
+    """Token ids of all that a turn's agent has written in its message: of a prefix, then of the turn."""
+    turn = state.turns[i]
+    before = written_on(state, state.requests[turn.request])
+    if before is not None:
+        ids = without_end(scorer.tokenizers[turn.agent], _message(state, scorer, before.id))
+    else:  # a text that it did not write itself
+        ids = scorer.tokenizers[turn.agent].encode(turn.prefix) if turn.prefix else []
+    return np.array([*ids, *turn.completion.tolist()], np.int32)
+
+
+def _widths(state: Episode, written: Mapping[int, np.ndarray], least: dict[str, int]) -> dict[str, int]:
+    """Room for each agent's answers, by turn: ``least`` tokens, doubled for texts in bytes or of several turns."""
     widths = dict(least)
-    for turn in (state.turns[i] for node in nodes for ids in node.turns.values() for i in ids):
-        while widths[turn.agent] < len(turn.completion):
-            widths[turn.agent] *= 2
+    for i, ids in written.items():
+        while widths[state.turns[i].agent] < len(ids):
+            widths[state.turns[i].agent] *= 2
     return widths

@@ -65,7 +65,7 @@ def encode_cut(
     (`turns.written_on`): the prompt is that of the turn and its completion.
     """
     if written is not None:
-        ids, cut = [*written.prompt.tolist(), *_without_end(tokenizer, written)], written.cut
+        ids, cut = [*written.prompt.tolist(), *without_end(tokenizer, written.completion)], written.cut
     else:
         ids, cut = _continued_ids(tokenizer, request, continued) or (
             tokenizer.encode_chat(request.messages),
@@ -85,9 +85,9 @@ def encode_cut(
     )
 
 
-def _without_end(tokenizer, turn: Turn) -> list[int]:
-    """A turn's completion without the id that ended it."""
-    ids = turn.completion.tolist()
+def without_end(tokenizer, completion: np.ndarray) -> list[int]:
+    """The ids of a completion without the one that ended it."""
+    ids = completion.tolist()
     return ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
 
 
@@ -273,4 +273,5 @@ def _asked_for(pending: PendingRequest, g: int, text: str) -> dict:
         step=pending.step,
         shown=tuple(request.shown),
         extra=g >= request.samples - request.extra,
+        prefix=request.prefix,
     )

@@ -40,7 +40,7 @@ class TaskScorer:
 
     def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str, extra: int = 0):
         self.task, self.agents, self.extra = task, tuple(task.agents), extra
-        self._tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
+        self.tokenizers, self._mode = {agent: tokenizers[agent] for agent in task.agents}, joint_mode
         self._bridge = Bridge(self, self.shape)
 
     @classmethod
@@ -133,7 +133,7 @@ class TaskScorer:
             agent: tokenizer.decode_completions(
                 tokens[agent].reshape(lengths[agent].size, -1), lengths[agent].reshape(-1)
             )
-            for agent, tokenizer in self._tokenizers.items()
+            for agent, tokenizer in self.tokenizers.items()
         }
 
     def _histories(self, earlier: Earlier) -> list[tuple[dict[str, str], ...]]:

@@ -178,7 +178,7 @@ def test_the_base_has_a_name_that_holds_elsewhere(tmp_path, monkeypatch):
     (run / "config.json").write_text(json.dumps(config | {"model": "model"}))
     for name, base, wanted in (("a", "", tmp_path / "model"), ("b", "org/base", "org/base")):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkpoint, "restore_team", lambda folder, which, team, agents: (team, {}))
+            patch.setattr(checkpoint, "restore_team", lambda folder, which, team, *rest: (team, {}))
             export.export(run, "main", tmp_path / name, "adapter", 3, base)
         settings = json.loads((tmp_path / name / "adapter_config.json").read_text())
         assert settings["base_model_name_or_path"] == str(wanted)

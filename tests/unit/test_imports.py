@@ -18,7 +18,7 @@ LAYER = {
     "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10,
     "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
-    "policy": 20, "adapters": 20, "losses": 20, "credit": 20,
+    "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "search": 20,
     "tasks": 22,  # tasks say what the executor is to run
     "forest": 25, "records": 26, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 45, "experts": 45, "resume_checks": 45, "update": 50,
@@ -37,7 +37,7 @@ EXECUTOR_LAYER = {
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
-    "executor", "tasks", "metrics", "transcripts", "plots", "config", "configs", "analysis.report",
+    "executor", "tasks", "search", "metrics", "transcripts", "plots", "config", "configs", "analysis.report",
     "analysis.search.results", "analysis.search.ledger", "analysis.search.metrics", "analysis.search.seeds",
     "utils.files", "utils.formats", "utils.dotted", "utils.statistics", "utils.console", "cli.launch",
 }  # fmt: skip
@@ -216,7 +216,7 @@ def test_a_command_answers_help_without_what_it_needs_later(command):
 def test_every_command_is_watched():
     assert COMMANDS == [
         "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "fuse",
-        "levels", "merge", "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "train",
+        "levels", "merge", "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "train", "values",
     ]  # fmt: skip
     assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
         "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",

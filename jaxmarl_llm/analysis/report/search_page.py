@@ -6,13 +6,17 @@ from pathlib import Path
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jaxmarl_llm.analysis.report import figures, page, search_tables
+from jaxmarl_llm.analysis.report import budget_tables, figures, page, search_tables
 from jaxmarl_llm.analysis.report.search_tables import Search
 from jaxmarl_llm.analysis.report.tables import number
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.statistics.significance import DRAWN, EXACT
 
-BEST = {"speed-up": "geometric mean of the best speed-ups", "tests": "tests that the best programs pass, %"}
+BEST = {
+    "speed-up": "geometric mean of the best speed-ups",
+    "tests": "tests that the best programs pass, %",
+    "answers": "questions with a right one among the answers, %",
+}
 
 
 def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Search] = ()) -> Path:
@@ -31,7 +35,7 @@ def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Se
         each=search_tables.methods(searches, "Each seed") if seeds else None,
         against=search_tables.against(compared, between="\n"),
         notes=notes(searches, seeds),
-        categories=search_tables.by_category(compared),
+        categories=[*search_tables.by_category(compared), *budget_tables.tables(searches)],
         picture=_picture(compared),
         banks=[search_tables.bank(name, search) for name, search in with_lessons],
         ledgers=[search_tables.costs(searches), search_tables.agents(searches)],

@@ -16,6 +16,9 @@ NAMES = {
     "geomean": "geometric mean",
     "mean": "mean",
     "tests": "tests passed, %",
+    "right": "right, %",
+    "answered": "answered, %",
+    "searched_right": "some answer right, %",
     "searched_geomean": "geometric mean, in the search",
     "searched_mean": "mean, in the search",
     "searched_tests": "tests passed in the search, %",
@@ -26,7 +29,7 @@ _USAGE = {
     "calls": "calls", "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens",
     "cut_prompts": "prompts cut",
 }  # fmt: skip
-BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests")
+BY_CATEGORY = ("geomean", "above_2x", "correct", "pass@1", "tests", "right")
 
 
 def labels(searches: Sequence[Search]) -> list[str]:
@@ -177,12 +180,13 @@ def bank(label: str, search: Search) -> Table:
 
 def costs(searches: Sequence[Search]) -> Table:
     """A row per search: the totals of its ledger."""
-    headers = ("method", *_USAGE.values(), "programs executed", "of them known")
-    headers += ("CPU seconds", "measured again", "CPU seconds", "cost")
+    over_steps = any(search["ledger"].get("expansions") for search in searches)
+    headers = ("method", *_USAGE.values(), *(("expansions",) if over_steps else ()), "programs executed")
+    headers += ("of them known", "CPU seconds", "measured again", "CPU seconds", "cost")
     rows = []
     for label, search in zip(labels(searches), searches, strict=True):
         ledger = search["ledger"]
-        totals = (_count(ledger.get(name)) for name in _USAGE)
+        totals = (_count(ledger.get(name)) for name in (*_USAGE, *(("expansions",) if over_steps else ())))
         first, again = ledger.get("search", {}), ledger.get("held_out", {})
         measured = (_count(first.get("programs")), _count(first.get("reused")), number(first.get("seconds")))
         measured += (_count(again.get("programs")), number(again.get("seconds")))

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import STEP, Forest, Turn
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.utils.errors import UserError
 
-KINDS = ("program", "other")  # other: lessons, reflections, plans and all else that is not judged
+# other: lessons, reflections, plans, lines and all else that is not judged; value: texts that a value model read
+KINDS = ("program", "other", "value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +58,19 @@ class Ledger:
     Attributes:
       usage: by (agent, kind), see KINDS.
       search: programs measured in the search. held_out: programs measured again on held-out inputs or tests.
+      expansions: texts after which next lines were drawn, of a search over steps.
     """
 
     usage: Mapping[tuple[str, str], Usage] = dataclasses.field(default_factory=dict)
     search: Measurements = Measurements()
     held_out: Measurements = Measurements()
+    expansions: int = 0
 
     def __add__(self, other: "Ledger") -> "Ledger":
         keys = dict.fromkeys((*self.usage, *other.usage))
         usage = {key: self.usage.get(key, Usage()) + other.usage.get(key, Usage()) for key in keys}
-        return Ledger(usage, self.search + other.search, self.held_out + other.held_out)
+        expansions = self.expansions + other.expansions
+        return Ledger(usage, self.search + other.search, self.held_out + other.held_out, expansions)
 
     def total(self, agent: str | None = None) -> Usage:
         """Usage of one agent, or of all agents."""
@@ -109,16 +113,20 @@ class Ledger:
             agents.setdefault(agent, {})[kind] = dataclasses.asdict(used)
         data = dataclasses.asdict(self.total()) | {"agents": agents}
         data |= {"search": dataclasses.asdict(self.search), "held_out": dataclasses.asdict(self.held_out)}
+        data |= {"expansions": self.expansions}
         if prices is not None:
             costs = self.cost(models or {}, prices)
             data["cost"] = {"total": sum(costs.values()), "agents": costs}
         return data
 
 
-def forest_costs(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
+def forest_costs(
+    forest: Forest, held_out: Sequence[Outcome] = (), values: Sequence[int] = (), valuer: str = ""
+) -> Ledger:
     """Costs of a forest; programs measured are counted if its judgements are `ProgramJudgement`s.
 
-    held_out: outcomes of programs that were measured again.
+    held_out: outcomes of programs that were measured again. values: tokens that a value model read, for every text;
+    valuer: the agent whose model it is.
     """
     judged = {i: joint for joint in forest.joints for i in joint.turns}
     usage: dict[tuple[str, str], Usage] = {}
@@ -128,7 +136,15 @@ def forest_costs(forest: Forest, held_out: Sequence[Outcome] = ()) -> Ledger:
     outcomes = [
         getattr(joint.judgement, "outcomes", {}).get(forest.turns[i].agent) for i, joint in judged.items()
     ]
-    return Ledger(usage, _measured([o for o in outcomes if o is not None]), _measured(held_out))
+    if any(values):
+        usage[valuer, "value"] = Usage(len(values), sum(values))
+    search = _measured([o for o in outcomes if o is not None])
+    return Ledger(usage, search, _measured(held_out), len(expansions(forest.turns)))
+
+
+def expansions(turns: Sequence[Turn]) -> set[int]:
+    """The requests for next lines that some turns answer."""
+    return {turn.request for turn in turns if turn.kind == STEP}
 
 
 def _measured(outcomes: Sequence[Outcome]) -> Measurements:

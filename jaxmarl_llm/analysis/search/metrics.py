@@ -16,8 +16,13 @@ and for programs whose score is the number of tests that they pass
     compiled   as above
     tests      mean % of the tests passed
 
+and for answers to questions, of which the most frequent one of a search counts, the first of equally frequent ones
+
+    right      % whose answer is right
+    answered   % with an answer
+
 Names that begin with ``searched_`` are of the scores measured in the search, which are too good: the best of
-noisy measurements was chosen.
+noisy measurements was chosen. ``searched_right`` is the % with a right one among all answers.
 """
 
 import dataclasses
@@ -31,10 +36,25 @@ from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import sign_flips
 
-MEASURES = ("speed-up", "tests")
+MEASURES = ("speed-up", "tests", "answers")
 TOTAL = "total"
 LOGARITHMIC = ("geomean", "searched_geomean")  # means are taken of logarithms
 _NOT_RUN = ("build-error", "no-program")
+
+
+class Spent(NamedTuple):
+    """What a search for a problem has cost so far, and what came of it.
+
+    expansions: texts after which next lines were drawn. executed: programs executed, or answers judged. drawn: tokens
+    of all completions. read: tokens of prompts, each request's once, and those that a value model read. solved: whether
+    what would be chosen now is right, measured again.
+    """
+
+    expansions: int
+    executed: int
+    drawn: int
+    read: int
+    solved: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +69,7 @@ class ItemResult:
       rounds: best score so far after each round.
       executed: programs executed so far after each round.
       tests: origin of the tests used in the search, see `generation_items.GenerationItem`; '' without tests.
+      spent: after each round, if that was measured (``search.by_budget``).
     """
 
     item: str
@@ -61,6 +82,7 @@ class ItemResult:
     rounds: tuple[float, ...]
     executed: tuple[int, ...]
     tests: str = ""
+    spent: tuple[Spent, ...] = ()
 
     @property
     def searched(self) -> float:
@@ -90,6 +112,9 @@ def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]
     searched, held_out = [r.best for r in results], [r.held_out for r in results]
     right_R = np.array([100.0 * (o.status == "ok") for o in held_out])
     compiled_R = np.array([100.0 * (o.status not in _NOT_RUN) for o in held_out])
+    if measure == "answers":
+        some_R = np.array([100.0 * max(r.rounds, default=0.0) for r in results])
+        return {"right": right_R, "answered": compiled_R, "searched_right": some_R}
     if measure == "tests":
         shares = {"tests": _passed(held_out), "searched_tests": _passed(searched)}
         return {"pass@1": right_R, "compiled": compiled_R} | shares
@@ -149,15 +174,15 @@ def differences(
 def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, Interval]]:
     """For each round: programs executed so far, a mean over the problems, and the mean of the best scores.
 
-    That mean is ``searched_geomean`` or ``searched_tests`` as if the search had ended there. A problem that
-    has fewer rounds than others keeps its last values.
+    That mean is ``searched_geomean``, ``searched_tests`` or ``searched_right`` as if the search had ended there. A
+    problem that has fewer rounds than others keeps its last values.
     """
     curve = []
     for t in range(max((len(r.rounds) for r in results), default=0)):
         last_rounds = [min(t, len(r.rounds) - 1) for r in results]
         executed = float(np.mean([r.executed[last] for r, last in zip(results, last_rounds, strict=True)]))
         best = [r.rounds[last] for r, last in zip(results, last_rounds, strict=True)]
-        if measure == "tests":
+        if measure != "speed-up":
             shares = [100.0 * n / max(r.best.total, 1) for r, n in zip(results, best, strict=True)]
             mean = _mean("searched_tests", by_problem(results, shares))
         else:

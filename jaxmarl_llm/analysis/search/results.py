@@ -4,10 +4,11 @@ A results file is JSON: a list with a dict for each search; the first one is of 
 
     method, task, seed   names of method and task, and the seed
     models               {agent: model}
-    measure              what scores are: 'speed-up' or 'tests'
+    measure              what scores are: 'speed-up', 'tests' or 'answers'
     problems             for each: item, category, agent, round, turn, program, unchanged, searched and
                          held_out ({status, score, low, high, total, log}), rounds and executed (so far,
-                         by round), tests; see `metrics.ItemResult`. unchanged: nothing was faster
+                         by round), tests, spent (by round, [] where it was not measured); see
+                         `metrics.ItemResult`. unchanged: nothing was faster
                          than the source, which stays (its score is 1)
     metrics              {'total' or a category: {name: {mean, low, high}}}, see `metrics`
     progress             by round: {executed, mean, low, high}, see `metrics.progress`
@@ -20,6 +21,7 @@ A results file is JSON: a list with a dict for each search; the first one is of 
 null is an unknown value, such as the interval of a single problem.
 """
 
+import collections
 import dataclasses
 import json
 import math
@@ -28,7 +30,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmarl_llm.analysis.search import metrics as search_metrics
-from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.analysis.search.metrics import ItemResult, Spent
+from jaxmarl_llm.analysis.search.spending import Read, spent_by_round
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome
 from jaxmarl_llm.utils import files, formats
@@ -83,16 +86,32 @@ def attempts(forest: Forest) -> list[Attempt]:
     return list(by_turn.values())
 
 
+def by_item(forest: Forest) -> dict[int, list[Attempt]]:
+    """The attempts at each item."""
+    of_items: dict[int, list[Attempt]] = {}
+    for attempt in attempts(forest):
+        of_items.setdefault(attempt.item, []).append(attempt)
+    return of_items
+
+
 def best(forest: Forest) -> dict[int, Attempt]:
-    """The attempt with the greatest score for each item, over all its chains.
+    """`best_of` the attempts at each item, over all its chains."""
+    return {i: best_of(tries) for i, tries in by_item(forest).items()}
+
+
+def best_of(tries: Sequence[Attempt]) -> Attempt:
+    """The attempt with the greatest score.
 
     Among equal scores a wrong program is preferred to one that could not be run, then the first attempt.
     """
-    best_by_item: dict[int, Attempt] = {}
-    for attempt in attempts(forest):
-        if attempt.item not in best_by_item or _worth(attempt) > _worth(best_by_item[attempt.item]):
-            best_by_item[attempt.item] = attempt
-    return best_by_item
+    return max(tries, key=_worth)
+
+
+def voted(tries: Sequence[Attempt]) -> Attempt:
+    """The first attempt with the most frequent answer, the first of equally frequent ones, whatever the scores."""
+    texts = [attempt.outcome.program for attempt in tries]
+    votes = collections.Counter(filter(None, texts))
+    return tries[texts.index(max(votes, key=votes.__getitem__))] if votes else tries[0]
 
 
 def _worth(attempt: Attempt) -> tuple[float, int]:
@@ -100,31 +119,47 @@ def _worth(attempt: Attempt) -> tuple[float, int]:
 
 
 def item_results(
-    forest: Forest, remeasure: Callable[[list, list[str]], Sequence[Outcome]]
+    forest: Forest,
+    remeasure: Callable[[list, list[str]], Sequence[Outcome]],
+    choose: Callable[[Sequence[Attempt]], Attempt] = best_of,
+    by_round: bool = False,
+    reads: Sequence[Read] = (),
 ) -> tuple[ItemResult, ...]:
     """The result for every item, with its best program measured again.
 
-    remeasure: (items, programs) -> outcomes, in one call, as a task's ``remeasure``. An attempt without a
-    program is not measured: it stays 'no-program'.
+    Args:
+      forest: of `ProgramJudgement`s.
+      remeasure: (items, programs) -> outcomes, in one call, as a task's ``remeasure``. An attempt without a
+        program is not measured: it stays 'no-program'.
+      choose: the attempts at an item -> the one that counts.
+      by_round: measure also what counts after each round, for ``ItemResult.spent``.
+      reads: tokens that a value model read, for ``spent``.
     """
-    all_attempts, best_by_item = attempts(forest), best(forest)
-    to_measure = [attempt for attempt in best_by_item.values() if attempt.outcome.program]
-    programs = [attempt.outcome.program for attempt in to_measure]
-    outcomes = (
-        remeasure([forest.items[attempt.item] for attempt in to_measure], programs) if to_measure else []
-    )
-    held_out = {attempt.item: outcome for attempt, outcome in zip(to_measure, outcomes, strict=True)}
+    of_items = by_item(forest)
+    chosen: dict[int, list[Attempt]] = {}  # of each item after each round, or after the last one
+    for i, tries in of_items.items():
+        ends = _rounds(tries) if by_round else _rounds(tries)[-1:]
+        chosen[i] = [choose([a for a in tries if a.round <= t] or tries) for t in ends]
+    different = dict.fromkeys((a.item, a.outcome.program) for each in chosen.values() for a in each)
+    to_measure = [pair for pair in different if pair[1]]
+    inputs = [forest.items[i] for i, _ in to_measure], [program for _, program in to_measure]
+    held_out = dict(zip(to_measure, remeasure(*inputs) if to_measure else [], strict=True))
     results = []
-    for i, attempt in sorted(best_by_item.items()):
-        tries, item = [a for a in all_attempts if a.item == i], forest.items[i]
+    for i, tries in sorted(of_items.items()):
+        attempt, item = chosen[i][-1], forest.items[i]
+        executed = tuple(sum(a.outcome.executions for a in tries if a.round <= t) for t in _rounds(tries))
+        solved = [
+            held_out.get((i, a.outcome.program), Outcome("no-program")).status == "ok" for a in chosen[i]
+        ]
         result = ItemResult(
             str(item.task_id),
             getattr(item, "category", ""),
             *attempt[1:],
-            held_out=held_out.get(i, Outcome("no-program")),
+            held_out=held_out.get((i, attempt.outcome.program), Outcome("no-program")),
             rounds=tuple(max(a.outcome.score for a in tries if a.round <= t) for t in _rounds(tries)),
-            executed=tuple(sum(a.outcome.executions for a in tries if a.round <= t) for t in _rounds(tries)),
+            executed=executed,
             tests=getattr(item, "origin", ""),
+            spent=spent_by_round(forest, i, executed, solved, reads) if by_round else (),
         )
         results.append(result)
     return tuple(results)
@@ -200,6 +235,7 @@ def _against(result: SearchResult, baseline: SearchResult | None) -> dict[str, A
 def _item_json(result: ItemResult, measure: str) -> dict[str, Any]:
     names = ("item", "category", "agent", "round", "turn", "rounds", "executed", "tests")
     return {name: getattr(result, name) for name in names} | {
+        "spent": [each._asdict() for each in result.spent],
         "program": result.best.program,
         "unchanged": measure == "speed-up" and result.searched <= 1,
         "searched": {name: getattr(result.best, name) for name in _OUTCOME},
@@ -250,7 +286,9 @@ def _item(row: Any, where: str) -> ItemResult:
         )
         names = ("item", "category", "agent", "round", "turn")
         by_round = (tuple(row["rounds"]), tuple(row["executed"]))
-        return ItemResult(*(row[name] for name in names), searched, held_out, *by_round, row.get("tests", ""))
+        spent = tuple(Spent(**each) for each in row.get("spent", ()))
+        fields = (searched, held_out, *by_round, row.get("tests", ""), spent)
+        return ItemResult(*(row[name] for name in names), *fields)
     except KeyError as error:
         raise UserError(f"{where}: {error.args[0]} is missing") from error
     except (TypeError, ValueError) as error:

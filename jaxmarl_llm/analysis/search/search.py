@@ -12,7 +12,7 @@ import functools
 import pathlib
 import urllib.parse
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -20,12 +20,23 @@ import jax
 from jaxmarl_llm import checkpoint, resume_checks, saved_agents
 from jaxmarl_llm.analysis.search import ledger
 from jaxmarl_llm.analysis.search import results as search_results
+from jaxmarl_llm.analysis.search.ledger import Ledger
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
-from jaxmarl_llm.config import programs
+from jaxmarl_llm.config import programs, qstar
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.executor import Executor
-from jaxmarl_llm.factory import experts, inputs, protocols, randomness, rollouts, tasks, teams, training
+from jaxmarl_llm.factory import (
+    experts,
+    inputs,
+    protocols,
+    randomness,
+    rollouts,
+    step_search,
+    tasks,
+    teams,
+    training,
+)
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
@@ -38,7 +49,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import compile_times, console, distributed, files, formats
 from jaxmarl_llm.utils.errors import UserError
 
-MEASURES = dict(zip(programs.KINDS, ("speed-up", "tests"), strict=True))
+MEASURES = dict(zip((*programs.KINDS, "reasoning"), ("speed-up", "tests", "answers"), strict=True))
 RESULTS = "results.json"
 
 
@@ -77,6 +88,8 @@ def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Search
 def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
     """Search with a team for the best program of every problem of the task, and measure these again.
 
+    Of questions it is the most frequent answer.
+
     Args:
       config: the protocol, its number of rounds (one chain per problem), and how tokens are sampled.
       folder: folder of this search; steps that an earlier process saved there are not repeated.
@@ -88,6 +101,8 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
     Raises:
       ValueError: if the folder holds another search, and what the task's judge raises.
     """
+    if qstar.of(config):
+        step_search.check(config, by.team, task)
     folder = pathlib.Path(folder)
     with lock.held(folder, "wait for it, or give this search another folder"):
         return _search(config, folder, by, task, method, like)
@@ -102,6 +117,7 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
     if distributed.is_main():
         inputs.keep(folder, now)
     memory = protocols.memory(config, by.lessons)
+    make = maker(config, by)
     problems, bank, cost = [], [], ledger.Ledger()
     shown = console.ProgressDisplay(len(task.items), label="problems", compiles=compile_times.of_process())
     with shown as display:
@@ -113,20 +129,19 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
             journal = Journal(places[0], places[1:], remember)
             lessons = memory if protocols.remembers(config) else ()
             batch_task, test_cost = with_tests(config, by, task, ids, folder, like)
-            protocol = protocols.rounds(config, batch_task, by.relevance, 1, tuple(lessons), ends=True)
+            protocol = make(batch_task, tuple(lessons))
             key = jax.random.fold_in(randomness.stream(config, "search"), n)
             forest = rollout(config, protocol, by, batch_task, ids, key, journal)
-            batch_results = search_results.item_results(
-                forest, lambda *best, j=journal: remeasured(task, j, *best)
-            )
+            batch_results, batch_cost = results_of(config, task, protocol, forest, journal)
             problems += batch_results
-            cost += ledger.forest_costs(forest, [each.held_out for each in batch_results]) + test_cost
+            cost += batch_cost + test_cost
             bank += lesson_rows(protocol, forest)
             if protocols.remembers(config):
                 memory.add(forest)
             display.print(batch_line(n, batch_results, len(problems), len(task.items)))
             display.update(len(problems), {}, repeated=not journal.added)
-    models = {agent: by.team[agent].model_name for agent in task.agents}
+    speakers = config.team.agents if qstar.of(config) else task.agents
+    models = {agent: by.team[agent].model_name for agent in speakers}
     fields = (
         method or config.train.protocol,
         config.task.kind,
@@ -138,6 +153,30 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
     result = SearchResult(*fields, tuple(problems), cost.as_dict(models, prices or None), tuple(bank))
     search_results.write([result], folder / RESULTS)
     return result
+
+
+def results_of(
+    config, task, protocol, forest: Forest, journal: Journal
+) -> tuple[tuple[ItemResult, ...], Ledger]:
+    """The results of a batch of problems, and its costs."""
+    choose = search_results.voted if config.task.kind == "reasoning" else search_results.best_of
+    reads, held_out = getattr(protocol, "reads", ()), []
+
+    def measure(items: Sequence, texts: Sequence[str]) -> list:
+        held_out.extend(remeasured(task, journal, items, texts))
+        return held_out
+
+    results = search_results.item_results(forest, measure, choose, config.search.by_budget, reads)
+    values = [tokens for *_, tokens in reads]
+    return results, ledger.forest_costs(forest, held_out, values, config.team.agents[-1])
+
+
+def maker(config, by: Searchers) -> Callable[..., Any]:
+    """(task, lessons of earlier problems) -> the protocol of a batch of problems."""
+    if not qstar.of(config):
+        return lambda task, lessons: protocols.rounds(config, task, by.relevance, 1, lessons, ends=True)
+    values = step_search.values_of(config, by.team)
+    return lambda task, lessons: step_search.build(config, task, values)
 
 
 def claim(folder: pathlib.Path, config, step: int) -> None:
@@ -187,8 +226,9 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
 def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -> Forest:
     """Run the rounds of one batch of problems."""
     scorer = TaskScorer.of_team(task, by.team, "aligned")
+    params = training.sampling_params(config)
     options = dict(
-        params=training.sampling_params(config),
+        params=step_search.sampling(config, params) if qstar.of(config) else params,
         max_prompt_tokens=config.sampling.max_prompt_tokens,
         long_prompts=config.sampling.long_prompts,
     )
@@ -227,11 +267,11 @@ def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> lis
     ``path`` is that of the JSON file; the others lie beside it.
     """
     # These import matplotlib, for which a search is not to wait at its beginning.
-    from jaxmarl_llm.analysis.report import search_page, search_tables
+    from jaxmarl_llm.analysis.report import budget_tables, search_page, search_tables
 
     data = search_results.to_json(results)
     tables = [*search_tables.summaries(data), search_tables.against(data)]
-    tables = [table for table in tables if table is not None]
+    tables = [*(table for table in tables if table is not None), *budget_tables.tables(data)]
     for table in (*tables, *search_tables.by_category(data, intervals=False)):  # narrow enough for a console
         console.table(table.rows, table.headers, f"\n{table.title}")
     tables += search_tables.by_category(data)

@@ -26,6 +26,7 @@ from jaxmarl_llm.tasks.program_text import cpp_text, python_text
 from jaxmarl_llm.utils.errors import UserError
 
 LANGUAGES = ("python", "c++")
+BAD_LINE = -0.5  # as Q* has it for MBPP (arXiv 2406.14283)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 
 
@@ -74,6 +75,17 @@ def fenced(text: str) -> list[str]:
         if contents[number].strip():
             blocks.append(contents[number].strip("\n"))
     return blocks
+
+
+def line_reward(before: str, line: str) -> float:
+    """What a next line of an answer earns at once: `BAD_LINE` if it is code that does not tokenise, else 0.
+
+    Once a fenced block has begun only what stands in such blocks is code; fences themselves are none.
+    """
+    fences = len(_FENCE.findall(before))
+    if _FENCE.search(line) or (fences and fences % 2 == 0) or python_text.tokenises(line):
+        return 0.0
+    return BAD_LINE
 
 
 def same_program(first: str, second: str, language: str = "python") -> bool:

@@ -13,6 +13,10 @@ _CODE_LINE = re.compile(
     r"(?:import\s+[\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*\s*(?:[#;].*)?$|from\s+[\w.]+\s+import\s"
     r"|(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|@\w|try:\s*$|[A-Za-z_]\w*(?:\s*:[^=]+)?\s*=[^=])"
 )
+# A comment, or a string; one of three quotes may be open at the end.
+_QUOTED = re.compile(
+    r"#[^\n]*|(\"\"\"|''')(?:\\.|(?!\1).)*(?:\1|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
+)
 _MOST_STARTS, _MOST_INDENTS = 40, 4  # lines tried as a part's first one, and indents as the program's margin
 _BARE = (ast.Expr, ast.Assert)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -212,3 +216,15 @@ def loose(text: str) -> str:
         if re.match(r"(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|@\w|import\s|from\s.*import", line)
     ]
     return "\n".join(lines[starts[0] :]) if starts else ""
+
+
+def tokenises(text: str) -> bool:
+    """Whether Python can take whole lines of a program apart into tokens; brackets may be open, or closed too often.
+
+    Python's own tokenizer is more or less strict by its version. Here strings that do not end with their line are
+    refused, and signs that no program has outside of strings and comments; a string of three quotes may be open.
+
+    >>> [tokenises(text) for text in ("x = foo(", "return a ? b", "s = 'it", "# it's $5", "} else {")]
+    [True, False, False, True, True]
+    """
+    return re.search(r"[\"'$?`]|!(?!=)", _QUOTED.sub("", text)) is None

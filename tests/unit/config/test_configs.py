@@ -61,7 +61,7 @@ def test_bad_options(text, message):
 
 @pytest.mark.parametrize("path, meant", [
     ("train.stepz", "train.steps"), ("train.seed", "seed"),
-    ("lr", "critic.lr or gate.lr or router.lr or train.lr or warm_up.lr"),
+    ("lr", "critic.lr or gate.lr or qstar.lr or router.lr or train.lr or warm_up.lr"),
     ("eval.stes", "train.steps or warm_up.steps"), ("train.normalize", "train.normalise"),
     ("task.soruce", "task.source"),
 ])  # fmt: skip
@@ -176,6 +176,7 @@ DISTILLED = {"train.system": "sft", "sft.source": "texts.jsonl", "distil.weight"
 MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
 VALUED = MAPORL | {"maporl.value_model": True}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
+QSTAR = {"task.kind": "generation", "train.protocol": "qstar"}
 DIALOGUE = {
     "task.kind": "reasoning", "train.protocol": "dialogue", "train.turns": 2, "team.agents": ("actor", "partner"),
     "team.models": ("m", "expert:x"),
@@ -220,6 +221,8 @@ READ_WITH = {
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
     "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
     "search.plans": MAPCODER, "search.problems": MAPCODER,
+    **{f"qstar.{name}": QSTAR for name in base_config().qstar}, "qstar.expansions": QSTAR | {"qstar.depth": 1},
+    "qstar.depth": QSTAR | {"qstar.depth": 1},
     **{f"lessons.{name}": LESSONL for name in base_config().lessons},
     **{f"timing.{name}": TIMED for name in base_config().timing},
     **{f"distil.{name}": DISTILLED for name in base_config().distil},
@@ -242,8 +245,11 @@ def test_choices(path):
             config.train.system = "lessonl" if value == "lessonl" else "magrpo"
             config.train.protocol = value
             config.search.plans = 1 if value == "mapcoder" else config.search.plans
+            config.task.kind = "generation" if value == "qstar" else config.task.kind
         if value == "generated":
             config.task.kind, config.train.protocol = "generation", "repeated"
+        if (path, value) == ("qstar.value", "fitted"):
+            config.qstar.model = "runs/values"
         if value == "expert_edits":
             config.expert.model = "m"
         if value == "completions":
@@ -541,6 +547,13 @@ UNREAD = {
     "tools.place": ("sandbox", {"tools.functions": ("my.tool",)}),
     "tools.allowed": (("add",), {"tools.servers": ("server",)}),
     "tools.key_variables": (("KEY",), {"tools.servers": ("server",)}),
+    "qstar.model": ("runs/values", QSTAR | {"qstar.value": "fitted"}), "qstar.expansions": (30, QSTAR),
+    **{f"qstar.{name}": (value, QSTAR) for name, value in {
+        "samples": 2, "depth": 4, "answers": 2, "step_tokens": 8, "weight": 0.5, "value": "random", "process": "tokens",
+        "aggregate": "min", "labels": "best_rollout", "discount": 0.5, "rollouts": 4, "rounds": 3, "updates": 5,
+        "batch": 8, "lr": 0.01,
+    }.items()},
+    "search.by_budget": (True, QSTAR),
     "router.kind": ("cascade", ROUTED | {"train.turns": 2}),
     "router.agent": ("main", ROUTED | FIXED),
     "router.confidence": (-1.0, ROUTED | CASCADE),

@@ -120,3 +120,29 @@ def test_not_behind_an_endpoint(field):
     pending = [requests.PendingRequest(0, 0, request, [1])]
     with pytest.raises(ValueError, match="agent 'a' speaks through 'expert:some', which cannot go on from a prefix"):
         requests.ask(member, pending, letter_team.KEY, SamplingParams(4))
+
+
+def test_an_answer_in_pieces_is_judged_whole():
+    """The last piece is in the joint answer; what is judged, and read again later, is all that was written."""
+    forest, _ = letter_team.run(Pieces(dict.fromkeys(TASK.agents, "e"), 4), **GREEDY)
+    for j, joint in enumerate(forest.joints):
+        whole = {}
+        for agent, i in zip(TASK.agents, joint.turns, strict=True):
+            turn, parts = forest.turns[i], []
+            while turn is not None:
+                parts.insert(0, turn.text)
+                turn = None if turn.parent is None else forest.turns[turn.parent]
+            assert len(parts) == 4 and forest.turns[i].prefix == "".join(parts[:-1])
+            whole[agent] = "".join(parts)
+        assert forest.texts_of(j) == whole
+        assert joint.total == sum(map(len, whole.values()))  # what letter_team pays
+
+
+def test_an_answer_that_begins_with_a_text_of_somebody_else_is_judged_with_it():
+    class Begun(Pieces):
+        def step(self, state):
+            return [dataclasses.replace(request, prefix="abc\n", kind="answer") for request in super().step(state)]
+
+    forest, _ = letter_team.run(Begun(dict.fromkeys(TASK.agents, "e"), 1), **GREEDY)
+    for joint in forest.joints:
+        assert joint.total == sum(4 + len(forest.turns[i].text) for i in joint.turns)

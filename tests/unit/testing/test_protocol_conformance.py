@@ -25,9 +25,10 @@ MORE = {
     "mapcoder": [{"turns": 4, "search.plans": 2}],
 }
 ONE_TURN = ("tree", "retrieve", "planner")
+SEARCHES = ("qstar",)  # no team answers in these: there is no conversation, and nobody is trained
 CASES = [
     (name, options, samples)
-    for name in NAMES
+    for name in sorted({*NAMES} - {*SEARCHES})
     for options in (dict(turns=1), *([] if name in ONE_TURN else [dict(turns=2)]), *MORE.get(name, ()))
     for samples in (None, 3)
     if not (samples and "partner_samples" in options)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from jaxmarl_llm.tasks.program_text.answers import digest, program, same_program
+from jaxmarl_llm.tasks.program_text.answers import digest, line_reward, program, same_program
 from jaxmarl_llm.tasks.program_text.cpp_text import masked, tokens
 from jaxmarl_llm.tasks.program_text.python_text import parse
 
@@ -186,3 +186,15 @@ def test_hopeless_texts_are_quick_and_raise_nothing():
     for text in ("(" * 3000, "def f(" * 2000, "int f(" * 2000, "'" * 5000, "{" * 5000, "const " * 3000,
                  "\n".join(["def f(xs):"] * 500), "-" * 50_000 + "1", "a" * 50_000, " " * 50_000):
         program(text, "f", "python"), program(text, "f", "c++")
+
+
+@pytest.mark.parametrize("before, line, reward", [
+    ("", "def f(x):\n", 0.0), ("", "def f(x)?\n", -0.5), ("", "Here's the function:\n", -0.5),
+    ("", "```python\n", 0.0),
+    ("Here's it:\n```python\n", "x = 'a\n", -0.5), ("```\nx = 1\n```\n", "It's done!\n", 0.0),
+    ("", "x = a != b\n", 0.0),
+    ("", "x = !a\n", -0.5), ("", '"""It\'s\nlong"""\n', 0.0), ("", "y = )\n", 0.0), ("", "# what's $this?\n", 0.0),
+    ("```\n", "x = 'it\\'s' + \"a?\"\n", 0.0),
+])  # fmt: skip
+def test_a_line_that_does_not_tokenise_is_paid_for(before, line, reward):
+    assert line_reward(before, line) == reward

@@ -190,7 +190,7 @@ def test_a_config_makes_the_task():
     ({"task.total": "last", "task.reward": "my.reward"}, "task.total='last': task.reward='my.reward' judges in place"),
     ({"team.models": ("random-tiny", "scripted:repeater")}, "repeats the words of clues and trust"),
     ({"task.feedback": "heard"}, "task.feedback='heard': no turn follows"),
-    ({"train.protocol": "repeated"}, "train.protocol='repeated': task.kind='reasoning' allows all but those"),
+    ({"train.protocol": "mixture"}, "train.protocol='mixture': task.kind='reasoning' allows all but those"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):

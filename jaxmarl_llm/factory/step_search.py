@@ -1,0 +1,151 @@
+"""From a config to train.protocol=qstar: the search over lines, its values, and the model that they may come from."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+from jaxmarl_llm import update
+from jaxmarl_llm.config import qstar
+from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.protocols import step_values
+from jaxmarl_llm.protocols.open_texts import Limits
+from jaxmarl_llm.protocols.step_search import Rates, StepSearch
+from jaxmarl_llm.protocols.step_values import Place, Values
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.systems.critics.step_critic import StepCritic
+from jaxmarl_llm.tasks.program_text.answers import line_reward
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import dotted, formats
+from jaxmarl_llm.utils.errors import UserError
+
+# In a folder of experiments.values: what its model is of, and the model.
+ABOUT, MODEL = "values.json", "model"
+
+
+def build(config, task, values: Values | None) -> StepSearch:
+    """The protocol; ``values`` from `values_of`."""
+    own, (writer, *others) = config.qstar, config.team.agents
+    limits = Limits(
+        samples=own.samples,
+        expansions=own.expansions,
+        depth=own.depth,
+        tokens=config.sampling.max_new_tokens,
+        answers=own.answers,
+        weight=own.weight,
+        aggregate=own.aggregate,
+        strings=of_programs(config),
+        stop_when_solved=config.search.stop_when_solved,
+    )
+    valuer = others[0] if own.value == qstar.ASKED else ""
+
+    def solved(judgement) -> bool:
+        return any(task.solved(outcome) for outcome in judgement.outcomes.values())
+
+    return StepSearch(task.prompts, writer, limits, values, rates_of(config), solved, valuer)
+
+
+def of_programs(config) -> bool:
+    """Whether answers are programs, in which a step does not end inside of a string."""
+    return config.task.kind == "generation"
+
+
+def values_of(config, team: Team) -> Values | None:
+    """h of ``qstar.value``; None where an agent is asked for it.
+
+    UserError for a folder without a model, or one of another base.
+    """
+    kind = config.qstar.value
+    if kind == qstar.ASKED:
+        return None
+    if kind == qstar.FITTED:
+        return fitted(load_critic(config, team))
+    if is_dotted(kind):
+        return step_values.of_function(dotted.resolve(kind, "qstar.value"))
+    return {
+        "none": step_values.nothing,
+        "longest": step_values.longest,
+        "random": step_values.at_random(config.seed),
+    }[kind]
+
+
+def fitted(critic: StepCritic) -> Values:
+    """Values by a model."""
+
+    def values(places: Sequence[Place]) -> list[step_values.Valued]:
+        given = critic.values([(place.messages, place.text) for place in places])
+        return [step_values.Valued(value, tokens) for value, tokens in given]
+
+    return values
+
+
+def rates_of(config) -> Rates | None:
+    """Process rewards of ``qstar.process``."""
+    kind = config.qstar.process
+    if kind == "none":
+        return None
+    if kind == "tokens":
+        return _line_rewards
+    rate = step_values.of_function(dotted.resolve(kind, "qstar.process"))
+    return lambda places, befores: [each.value for each in rate(places)]
+
+
+def _line_rewards(places: Sequence[Place], befores: Sequence[str]) -> list[float]:
+    pairs = zip(places, befores, strict=True)
+    return [line_reward(before, place.text[len(before) :]) for place, before in pairs]
+
+
+def sampling(config, params: SamplingParams) -> SamplingParams:
+    """How tokens are drawn in the search: the writer's a line at a time."""
+    writer, most = config.team.agents[0], config.qstar.step_tokens
+    line = dataclasses.replace(params.of(writer), max_new_tokens=most)
+    others = tuple((agent, own) for agent, own in params.agents if agent != writer)
+    return dataclasses.replace(params, agents=(*others, (writer, line)))
+
+
+def build_critic(config, team: Team) -> StepCritic:
+    """The value model as it begins, with adapters on the model of the last agent."""
+    own, t = config.qstar, config.team
+    optimizer = update.make_optimizer(lr=own.lr, steps=own.rounds * own.updates)
+    options = dict(rank=t.rank, alpha=t.alpha, targets=tuple(t.targets))
+    return StepCritic(
+        team[t.agents[-1]], randomness.stream(config, "critics"), optimizer, rows=own.batch, **options
+    )
+
+
+def load_critic(config, team: Team) -> StepCritic:
+    """The model in ``qstar.model``."""
+    folder = pathlib.Path(config.qstar.model)
+    if not (folder / ABOUT).is_file():
+        raise UserError(
+            f"qstar.model={config.qstar.model!r}: there is no model of experiments.values in this folder"
+        )
+    own, saved = about(config, team), formats.read(folder / ABOUT)
+    for name, now in own.items():
+        if saved.get(name) != now:
+            raise UserError(
+                f"qstar.model={config.qstar.model!r}: its model has {name} {saved.get(name)!r}, this team {now!r}"
+            )
+    critic = build_critic(config, team)
+    critic.load(folder / MODEL)
+    return critic
+
+
+def about(config, team: Team) -> dict:
+    """What a fitted model must have in common with the team that searches by it."""
+    t = config.team
+    model = team[t.agents[-1]].model_name
+    return {"model": model, "rank": t.rank, "alpha": t.alpha, "targets": list(t.targets)}
+
+
+def check(config, team: Team, task) -> None:
+    """UserError, before anything is compiled, for a problem whose longest answer has no room in a prompt."""
+    writer, limit = config.team.agents[0], config.sampling.max_prompt_tokens
+    for item in task.items:
+        length = len(team[writer].tokenizer.encode_chat(task.prompts(item)[writer]))
+        if length + config.sampling.max_new_tokens > limit:
+            raise UserError(
+                f"sampling.max_prompt_tokens={limit}: train.protocol='qstar' goes on from answers of up to "
+                f"sampling.max_new_tokens={config.sampling.max_new_tokens} tokens after the {length} of the prompt for "
+                f"{item.task_id}; allowed is {length + config.sampling.max_new_tokens} or more"
+            )

@@ -1,0 +1,87 @@
+"""What a search over steps expects of a text that has begun: values of `protocols.step_search` that need no training.
+
+A value is a function of some places, `Values`. Here are the orders that a learned value is compared with, functions of
+the user's own, and the question to another agent of the team.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jaxmarl_llm.protocols.types import item_name
+from jaxmarl_llm.tasks.reasoning import answers
+
+Messages = Sequence[dict[str, str]]
+_ASK = "How likely is it that this becomes a right answer? Write a number from 0 to 1 only."
+
+
+class Place(NamedTuple):
+    """An answer that has begun: its item, the chat before it, its text, and the steps of it.
+
+    ``leaf``: the text is all of the answer.
+    """
+
+    item: Any
+    messages: Messages
+    text: str
+    steps: int
+    leaf: bool = False
+
+
+class Valued(NamedTuple):
+    """h of a place, and the tokens that a model read for it."""
+
+    value: float
+    tokens: int = 0
+
+
+Values = Callable[[Sequence[Place]], list[Valued]]
+
+
+def nothing(places: Sequence[Place]) -> list[Valued]:
+    """The same for all: f is what has been earned, and of equals the oldest is next."""
+    return [Valued(0.0) for _ in places]
+
+
+def longest(places: Sequence[Place]) -> list[Valued]:
+    """The number of steps: a search with it is depth first, one answer after the other."""
+    return [Valued(float(place.steps)) for place in places]
+
+
+def at_random(seed: int) -> Values:
+    """A number from 0 to 1 that follows from the seed, the item and the text."""
+
+    def values(places: Sequence[Place]) -> list[Valued]:
+        digests = [
+            hashlib.sha256(repr((seed, item_name(place.item), place.text)).encode()).digest()
+            for place in places
+        ]
+        return [Valued(int.from_bytes(digest[:6]) / 2**48) for digest in digests]
+
+    return values
+
+
+def of_function(function: Callable[[Sequence[str], Sequence[str]], Sequence[float]]) -> Values:
+    """Values by a function of questions and texts."""
+
+    def values(places: Sequence[Place]) -> list[Valued]:
+        given = function(
+            [place.messages[-1]["content"] for place in places], [place.text for place in places]
+        )
+        return [Valued(float(number)) for number in given]
+
+    return values
+
+
+def question(place: Place) -> list[dict[str, str]]:
+    """What an agent reads that is to say how good the beginning of another one's answer is."""
+    *before, last = place.messages
+    whole = "The answer" if place.leaf else "An answer begins"
+    content = f"{last['content']}\n\n{whole}:\n{place.text.rstrip()}\n\n{_ASK}"
+    return [*before, {"role": "user", "content": content}]
+
+
+def read(text: str) -> float:
+    """The number in the reply to `question`, cut to 0..1; 0 where there is none."""
+    number = answers.read(text, "number")
+    return 0.0 if number is None else float(min(max(number, 0), 1))
