@@ -8,7 +8,7 @@ folder is, so that a command plays it as it plays a run.
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -52,15 +52,23 @@ def read_meta(folder, which=checkpoint.BEST) -> dict:
     return read_team(folder) if is_team(folder) else checkpoint.read_meta(_checkpoints(folder), which)
 
 
-def restore_team(folder, which, team: Team, agents: Sequence[str] | None = None) -> tuple[Team, dict]:
+def restore_team(
+    folder,
+    which,
+    team: Team,
+    agents: Sequence[str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> tuple[Team, dict]:
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
     ``which`` is of a run: an exported team has one state. Of a team that was exported on another base model of
-    the same architecture a warning says so.
+    the same architecture a warning says so. ``names``: the names of ``agents`` in the folder, where they differ.
     """
     if not is_team(folder):
-        return checkpoint.restore_team(_checkpoints(folder), which, team, agents)
+        return checkpoint.restore_team(_checkpoints(folder), which, team, agents, names)
     held = read_team(folder)
+    if names:
+        held["agents"] |= {agent: held["agents"][name] for agent, name in names.items()}
     chosen = check_agents(_on_this_base(held["agents"], team), team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for member in members:

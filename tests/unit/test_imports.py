@@ -22,7 +22,7 @@ LAYER = {
     "tasks": 22,  # tasks say what the executor is to run
     "forest": 25, "records": 26, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 45, "experts": 45, "resume_checks": 45, "update": 50,
-    "rollout": 55, "checkpoint": 55, "saved_agents": 56, "evaluation": 57, "systems": 60,
+    "rollout": 55, "checkpoint": 55, "saved_agents": 56, "evaluation": 57, "systems": 60, "decoding": 62,
     "factory": 65, "runs": 70, "cli": 70,
     "analysis": 75,  # what no training needs
     "testing": 76,  # nothing of the package imports it

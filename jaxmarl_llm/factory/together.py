@@ -1,0 +1,220 @@
+"""Evaluations of several members that write one text together, and of each of them alone."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmarl_llm import saved_agents, update
+from jaxmarl_llm.decoding import engine as engines
+from jaxmarl_llm.decoding import settings as settings_lib
+from jaxmarl_llm.decoding import values
+from jaxmarl_llm.decoding.ledger import Ledger
+from jaxmarl_llm.decoding.settings import CONFIDENCE, HEAD, Settings
+from jaxmarl_llm.decoding.switching import of_rollouts, of_switcher
+from jaxmarl_llm.decoding.writers import ROWS, Prompts, Writers
+from jaxmarl_llm.evaluation import Evaluations, results, scores
+from jaxmarl_llm.factory import chat_options, evaluations, experts, members, randomness, tasks, teams, training
+from jaxmarl_llm.systems import critics
+from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils import compile_times, console
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics import bootstrap
+
+OUTSIDE = ("world", "optimisation", "generation", "lock")  # one answer to a prompt is not all that these are
+
+
+class Fit(NamedTuple):
+    """How a value head is fitted: ``samples`` answers of each member to so many ``problems`` of the training split, in
+    ``updates`` of ``batch`` answers each with the learning rate ``lr``.
+    """
+
+    problems: int = 64
+    samples: int = 4
+    updates: int = 100
+    batch: int = 16
+    lr: float = 3e-4
+
+
+def one_speaker(config):
+    """The config with one agent that answers once, as all members do together.
+
+    Of questions that all agents read (task.kind=reasoning) the first agent stays. UserError for another task with
+    several agents, whose roles differ, and for one that is no single text.
+    """
+    agents = tuple(config.team.agents)
+    if config.task.kind in OUTSIDE:
+        raise UserError(f"task.kind={config.task.kind!r}: members write one text together where one answer is all")
+    if len(agents) > 1 and config.task.kind != "reasoning":
+        raise UserError(
+            f"team.agents={agents!r}: in task.kind={config.task.kind!r} they have roles; give a --config with one agent"
+        )
+    config = config.copy_and_resolve_references()
+    config.team.agents, config.team.models, config.team.agent = agents[:1], (), {}
+    config.train.protocol, config.train.turns, config.train.later_samples = "simultaneous", 1, 0
+    config.eval.vote = ""
+    return config
+
+
+def evaluate(
+    config,
+    origins: Sequence[members.Origin],
+    settings: Settings,
+    which,
+    *,
+    answering=None,
+    samples: int = 0,
+    split: str = "test",
+    fit: Fit = Fit(),
+    alone: bool = True,
+) -> tuple[dict[str, Any], dict]:
+    """Evaluate members together, and each alone, on the same problems with the same random keys.
+
+    Args:
+      config: of the first run that a member is of.
+      origins: the members.
+      settings: how they write together.
+      which: ``best``, ``latest`` or a step, of each run.
+      answering: config of the problems and of the sampling; None: ``config``.
+      samples: answers per problem; 0 for ``eval.samples``.
+      split: problems to answer, one of `EVALUATED`.
+      fit: of ``settings.value='head'``.
+      alone: whether each member is evaluated alone too.
+
+    Returns:
+      {"sampled": Evaluation, "greedy": Evaluation} of the members together, and the report, JSON data.
+
+    Raises:
+      ValueError: for members, settings or problems that do not go together, before anything is compiled.
+    """
+    names, models = [o.name for o in origins], [o.model for o in origins]
+    settings_lib.check(settings)
+    steps = {o.folder: saved_agents.read_meta(o.folder, which)["step"] for o in origins}
+    answering = one_speaker(chat_options.dated(config if answering is None else answering, origins[0].folder))
+    samples = samples or answering.eval.samples
+    if len(names) < 2:
+        settings_lib.check_members(settings, names, models, True)
+    with contextlib.ExitStack() as stack:
+        executor = stack.enter_context(tasks.build_executor(answering))
+        task = evaluations.build_split(answering, executor, split, experts.build_expert(answering, origins[0].folder))
+        team = members.build(config, origins, which)
+        settings_lib.check_members(settings, names, [team[name].model_name for name in names], _alike(team))
+        speaker = engines.speaker(team[names[0]], names[0], answering.team.agents[0])
+        teams.check_prompts(answering, speaker[0], task)
+        ledger, fitted = Ledger(tuple(names)), {}
+        if settings.searches:
+            value_fit = _Fitting(answering, executor, team, fit)
+            engine, fitted = switching(answering, task, team, settings, ledger, value_fit)
+        else:
+            engine = engines.MixedEngine(team.members[0], engines.choice(settings, len(names)), ledger)
+        run = _Run(answering, task, samples)
+        answers = run("together", *speaker, rows=ROWS if settings.searches else 0, engine=engine)
+        single = {n: run(n, *engines.speaker(team[n], n, answering.team.agents[0])) for n in names} if alone else {}
+    return {mode: getattr(answers, mode) for mode in results.MODES}, {
+        "members": {o.name: {**o._asdict(), "step": steps[o.folder]} for o in origins},
+        "settings": dataclasses.asdict(settings),
+        "split": split,
+        "seed": answering.seed,
+        "problems": len(task.items),
+        "task": answering.task.to_dict(),
+        "sampling": answering.sampling.to_dict(),
+        "together": _described(answers) | {"ledger": ledger.describe(), "seconds": answers.seconds},
+        "alone": {name: _described(own) | {"seconds": own.seconds} for name, own in single.items()},
+        "gains": {name: _gains(answers, own) for name, own in single.items()},
+        **({"fit": {**fit._asdict(), **fitted}} if fitted else {}),
+    }
+
+
+class _Run(NamedTuple):
+    """One evaluation after the other, of the same problems with the same key."""
+
+    config: Any
+    task: Any
+    samples: int
+
+    def __call__(self, label: str, team: Team, trainables: Sequence[Any], rows: int = 0, **options) -> Evaluations:
+        config, items = self.config, range(len(self.task.items))
+        key, compiles = randomness.stream(config, "report"), compile_times.of_process()
+        held = [(m.base, m.trainable) for m in team.members]
+        rows = rows or evaluations.rows_per_batch(config, team, held, self.samples)
+        with console.ProgressDisplay(len(items), label="problems", name=label, compiles=compiles) as display:
+            return evaluations.evaluate(
+                config, team, trainables, self.task, items, self.samples, key, rows_per_batch=rows,
+                progress=lambda done, total: done < total and display.update(done, {}), **options,
+            )  # fmt: skip
+
+
+class _Fitting(NamedTuple):
+    """What a value head is fitted with, and to."""
+
+    config: Any
+    executor: Any
+    team: Team
+    fit: Fit
+
+
+def switching(
+    config, task, team: Team, settings: Settings, ledger: Ledger, fitting: "_Fitting"
+) -> tuple[engines.SwitchingEngine, dict[str, float]]:
+    """What writes texts by switching, and numbers about the value head that was fitted for it, {} for none."""
+    write, params = _writers(config, task, team, settings, ledger)
+    judge, numbers = values.Judge(task, write, ledger), {}
+    if settings.value == CONFIDENCE:
+        value: Callable = values.confidence(write)
+    elif settings.value == HEAD:
+        models, numbers = _fitted(settings, fitting)
+        value = values.Head(models, write, team.agents, ledger)
+    else:
+        value = of_rollouts(write.go_on, judge, settings.rollouts)
+        if settings.goes_on == settings_lib.BEST:
+            value = of_switcher(write.propose, value, settings.alpha, judge, settings.rollouts)
+    prompts = _prompts(config, task, team)
+    return engines.SwitchingEngine(team, prompts, write, value, settings.alpha, ledger), numbers
+
+
+def _prompts(config, task, team: Team) -> Prompts:
+    c = config.sampling
+    return Prompts.of(task, team, c.max_prompt_tokens, c.long_prompts)
+
+
+def _writers(config, task, team: Team, settings: Settings, ledger: Ledger) -> tuple[Writers, Any]:
+    params = training.sampling_params(config).of(config.team.agents[0])
+    options = dict(every=settings.every, candidates=settings.candidates, horizon=settings.horizon, ledger=ledger)
+    return Writers(team, _prompts(config, task, team), params, **options), params
+
+
+def _fitted(settings: Settings, fitting: _Fitting) -> tuple[critics.Critics, dict[str, float]]:
+    """A critic of each member, fitted to its answers to problems of the training split."""
+    config, fit, team = fitting.config, fitting.fit, fitting.team
+    task = evaluations.build_split(config, fitting.executor, "train")
+    ledger, key = Ledger(team.agents), randomness.stream(config, "critics")
+    write, _ = _writers(config, task, team, settings, ledger)
+    options = dict(joint=False, rank=config.team.rank, targets=tuple(config.team.targets))
+    own = critics.build(team, key, **options)
+    optimizer = update.make_optimizer(lr=fit.lr, steps=fit.updates, decay="linear")
+    models = critics.Critics(own, optimizer, rows=config.critic.prompts_per_microbatch, by_token=True)
+    rows = scores.spread(len(task.items), fit.problems)
+    write.begin(rows, (), key)
+    random = np.random.default_rng((config.seed, randomness.STREAMS.index("critics")))
+    print(f"fitting a value head to {len(rows) * fit.samples} answers of each member", flush=True)
+    judge = values.Judge(task, write, ledger)
+    sizes = dict(samples=fit.samples, updates=fit.updates, batch=fit.batch)
+    return models, values.fit(models, write, judge, team.agents, **sizes, random=random)
+
+
+def _alike(team: Team) -> bool:
+    """Whether all members have one vocabulary."""
+    sizes = {getattr(member.tokenizer, "vocab_size", id(member.tokenizer)) for member in team.members}
+    return len(sizes) == 1 and len({tuple(member.tokenizer.eos_ids) for member in team.members}) == 1
+
+
+def _described(answers: Evaluations) -> dict[str, dict]:
+    return {mode: results.describe(getattr(answers, mode), ()) for mode in results.MODES}
+
+
+def _gains(answers: Evaluations, single: Evaluations) -> dict[str, dict[str, float]]:
+    """Return together less that alone, mean over the problems with its 95 % interval, by mode."""
+    pairs = {mode: [getattr(e, mode).scores()["return"] for e in (answers, single)] for mode in results.MODES}
+    return {mode: bootstrap.interval(one - other)._asdict() for mode, (one, other) in pairs.items()}
