@@ -31,12 +31,20 @@ FIT = {"problems": "training problems", "samples": "answers of each member to ea
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     entry.define_config(False, "Config file of the problems, by default that of the first run")
-    flags.DEFINE_list("workdirs", None, "Run folders or exported teams, with commas between them.", required=True)
+    flags.DEFINE_list(
+        "workdirs", None, "Run folders or exported teams, with commas between them.", required=True
+    )
     flags.DEFINE_list("agents", [], "Agents that are members, in this order; default: all of all folders.")
     flags.DEFINE_enum("step", LATEST, [LATEST, BEST], "State of each run.")
-    flags.DEFINE_enum("together", None, list(settings_lib.MODES), "How they choose what is written.", required=True)
-    flags.DEFINE_list("weights", [], "Of a mixture: a weight for each member, adding up to 1; default: equal ones.")
-    flags.DEFINE_float("plausible", 0.1, "Of a contrast: least probability of a token, as a share of the likeliest's.")
+    flags.DEFINE_enum(
+        "together", None, list(settings_lib.MODES), "How they choose what is written.", required=True
+    )
+    flags.DEFINE_list(
+        "weights", [], "Of a mixture: a weight for each member, adding up to 1; default: equal ones."
+    )
+    flags.DEFINE_float(
+        "plausible", 0.1, "Of a contrast: least probability of a token, as a share of the likeliest's."
+    )
     flags.DEFINE_enum("value", "confidence", list(settings_lib.VALUES), "What a switch goes by.")
     flags.DEFINE_enum("every", "token", list(settings_lib.EVERY), "After what a switch may hand over.")
     flags.DEFINE_integer("candidates", 1, "Pieces that each member proposes.")
@@ -58,7 +66,9 @@ def read_settings(args) -> settings_lib.Settings:
     try:
         weights = tuple(map(float, args.weights))
     except ValueError:
-        raise UserError(f"--weights={','.join(args.weights)}: allowed are numbers with commas between them") from None
+        raise UserError(
+            f"--weights={','.join(args.weights)}: allowed are numbers with commas between them"
+        ) from None
     names = ("plausible", "value", "every", "candidates", "rollouts", "horizon", "alpha")
     own = {name: args[name].value for name in names} | {"goes_on": args["continue"].value}
     settings = settings_lib.Settings(args.together, weights, **own)
@@ -66,7 +76,9 @@ def read_settings(args) -> settings_lib.Settings:
     settings_lib.check(settings, given)
     for name in (*FIT, "lr"):
         if args[f"fit_{name}"].present and (settings.mode, settings.value) != ("switch", "head"):
-            raise UserError(f"--fit_{name}={args[f'fit_{name}'].value} would do nothing: only --value=head is fitted")
+            raise UserError(
+                f"--fit_{name}={args[f'fit_{name}'].value} would do nothing: only --value=head is fitted"
+            )
     return settings
 
 
@@ -75,7 +87,9 @@ def show(report: dict) -> None:
     rows = []
     for name, own in {"together": report["together"], **report["alone"]}.items():
         ends = [own[mode]["scores"]["return"] for mode in ("sampled", "greedy")]
-        cells = [text for one in ends for text in (f"{one['mean']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")]
+        cells = [
+            text for one in ends for text in (f"{one['mean']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")
+        ]
         tokens = own["sampled"]["answer_tokens"]
         ledger = own.get("ledger", {"forward_passes": tokens, "drawn_tokens": tokens, "judged": 0})
         costs = (ledger["drawn_tokens"], ledger["forward_passes"], ledger["judged"])
@@ -118,7 +132,7 @@ def main(argv):
         alone=args.alone,
     )
     show(report)
-    results.write(out, by_mode, report | {"step": max(m["step"] for m in report["members"].values())})
+    results.write(out, by_mode, report)
     print(f"written to {out}")
 
 

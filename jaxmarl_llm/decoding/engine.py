@@ -14,7 +14,6 @@ from jaxmarl_llm.decoding.switching import Draft, Value, write
 from jaxmarl_llm.decoding.writers import Prompts, Writers
 from jaxmarl_llm.rollout.engines import LOCAL, Drawn, Published
 from jaxmarl_llm.sampling import Samples, SamplingParams, mixtures, together
-from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils.errors import UserError
 
@@ -94,7 +93,13 @@ class SwitchingEngine:
     ):
         self._team, self._writers, self._value, self._alpha = team, writers, value, alpha
         self._ledger = ledger
-        self._problem_of = {ids: i for i, ids in enumerate(prompts.tokens_JB[0])}
+        self._problem_of: dict[tuple[int, ...], int] = {}
+        for i, ids in enumerate(prompts.tokens_JB[0]):
+            if self._problem_of.setdefault(ids, i) != i:
+                one, two = (prompts.items[n].task_id for n in (self._problem_of[ids], i))
+                raise UserError(
+                    f"problems {one} and {two} have the same prompt: which one is judged is not known"
+                )
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
         """The agent in whose place the members answer."""
@@ -121,14 +126,18 @@ class SwitchingEngine:
         first = _first_of_each(own)
         rows = [self._problem_of[own[b]] for b in first for _ in range(samples)]
         likeliest = [n * samples + samples - 1 for n, b in enumerate(first) if marked[b]]
-        drafts = write(self._writers.begin(rows, likeliest, key), self._writers.propose, self._value, self._alpha)
+        drafts = write(
+            self._writers.begin(rows, likeliest, key), self._writers.propose, self._value, self._alpha
+        )
         for draft in drafts:
             by_member = np.zeros(len(self._team.agents), int)
             for piece in draft.pieces:
                 by_member[piece.member] += len(piece.ids)
             self._ledger.add(by_member.tolist(), draft.switches(), 1)
         place = {ids: n for n, ids in enumerate(dict.fromkeys(own))}
-        return Drawn(self._samples([drafts[place[ids] * samples + g] for ids in own for g in range(samples)]), ("",))
+        return Drawn(
+            self._samples([drafts[place[ids] * samples + g] for ids in own for g in range(samples)]), ("",)
+        )
 
     def _samples(self, drafts: Sequence[Draft]) -> Samples:
         """Drafts as completions in the tokens of the first member."""

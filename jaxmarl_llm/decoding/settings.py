@@ -50,7 +50,7 @@ class Settings:
 
 
 def check(settings: Settings, given: Sequence[str] = ()) -> None:
-    """UserError for settings that cannot be, and for one of ``given``, those that the user named, that would do nothing."""
+    """UserError for settings that cannot be, and for those of ``given``, which the user named, that would do nothing."""
     s = settings
     for name, allowed in (("mode", MODES), ("value", VALUES), ("every", EVERY), ("goes_on", CONTINUE)):
         if getattr(s, name) not in allowed:
@@ -69,7 +69,10 @@ def check(settings: Settings, given: Sequence[str] = ()) -> None:
         "rollouts": (s.mode == SWITCH and s.value == ROLLOUTS, "only --value=rollouts draws any"),
         "horizon": (s.mode == SWITCH and s.value == ROLLOUTS, "only --value=rollouts draws any"),
         "goes_on": (s.mode == SWITCH and s.value == ROLLOUTS, "only --value=rollouts draws any"),
-        "alpha": (s.searches and s.every == TOKEN, "only tokens that are valued have distributions to compare"),
+        "alpha": (
+            s.searches and s.every == TOKEN,
+            "only tokens that are valued have distributions to compare",
+        ),
     }
     for name, (read, why) in reasons.items():
         if name in given and not read:
@@ -77,7 +80,9 @@ def check(settings: Settings, given: Sequence[str] = ()) -> None:
     if s.searches and s.every == ANSWER and s.value == ROLLOUTS:
         for name in ("rollouts", "horizon", "goes_on"):
             if name in given:
-                raise UserError(f"{flag(name)}={getattr(s, name)} would do nothing: whole answers are judged as they are")
+                raise UserError(
+                    f"{flag(name)}={getattr(s, name)} would do nothing: whole answers are judged as they are"
+                )
 
 
 def check_members(settings: Settings, names: Sequence[str], models: Sequence[str], alike: bool) -> None:
@@ -97,7 +102,9 @@ def check_members(settings: Settings, names: Sequence[str], models: Sequence[str
     needs = "needs one model for all" if alike else "needs one tokenizer"
     use = "" if settings.mode in MIXTURES else "; use --every=line"
     where = f"--together={settings.mode}" if settings.mode in MIXTURES else "--every=token"
-    raise UserError(f"{where}: members of {' and '.join(dict.fromkeys(models))} differ, and every token {needs}{use}")
+    raise UserError(
+        f"{where}: members of {' and '.join(dict.fromkeys(models))} differ, and every token {needs}{use}"
+    )
 
 
 def flag(name: str) -> str:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 class Piece:
     """A piece of text by one member.
 
-    ``ids`` are tokens of the member's own vocabulary, ``logprob`` their log-probability under it, in nats. ``last``: the
-    text ends with it; ``cut``: because there is no more room. ``vocabulary``: number of the tokens' vocabulary.
+    ``ids`` are tokens of the member's own vocabulary, ``logprob`` their log-probability under it, in nats. ``last``:
+    the text ends with it; ``cut``: because there is no more room. ``vocabulary``: number of the tokens' vocabulary.
     """
 
     member: int
@@ -81,13 +81,17 @@ def write(drafts: Sequence[Draft], propose: Propose, value: Value, alpha: float 
     written = list(drafts)
     while going := [i for i, draft in enumerate(written) if not draft.done]:
         proposed = propose([written[i] for i in going])
-        grown = [[written[i].with_piece(c.piece) for c in own] for i, own in zip(going, proposed, strict=True)]
+        grown = [
+            [written[i].with_piece(c.piece) for c in own] for i, own in zip(going, proposed, strict=True)
+        ]
         valued = [len({(c.piece.vocabulary, c.piece.ids) for c in own}) > 1 for own in proposed]
         open_drafts = [draft for own, differ in zip(grown, valued, strict=True) for draft in own if differ]
         rewards = iter(value(open_drafts) if open_drafts else ())
         for i, own, texts, differ in zip(going, proposed, grown, valued, strict=True):
             scores = [next(rewards) - alpha * c.divergence if differ else 0.0 for c in own]
-            order = [(-math.inf if math.isnan(x) else x, c.piece.logprob) for x, c in zip(scores, own, strict=True)]
+            order = [
+                (-math.inf if math.isnan(x) else x, c.piece.logprob) for x, c in zip(scores, own, strict=True)
+            ]
             written[i] = texts[max(range(len(own)), key=order.__getitem__)]
     return written
 

@@ -10,8 +10,8 @@ from jaxmarl_llm.decoding.ledger import Ledger
 from jaxmarl_llm.decoding.switching import Draft
 from jaxmarl_llm.decoding.writers import Writers
 from jaxmarl_llm.systems.critics import Critics
-from jaxmarl_llm.tasks.judgement import judge as judge_by
 from jaxmarl_llm.tasks.judgement import is_sequential
+from jaxmarl_llm.tasks.judgement import judge as judge_by
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -30,11 +30,13 @@ def confidence(writers: Writers):
 
 
 class Judge:
-    """The total rewards of drafts by a task with one agent; ``ledger`` counts them. NaN where the reward does not apply."""
+    """The total rewards of drafts by a task with one agent, NaN where none applies; ``ledger`` counts them."""
 
     def __init__(self, task: Any, writers: Writers, ledger: Ledger):
         if is_sequential(task) or len(task.agents) != 1:
-            raise UserError(f"agents {task.agents} of the task: texts on their way are judged where one agent answers once")
+            raise UserError(
+                f"agents {task.agents} of the task: texts on their way are judged where one agent answers once"
+            )
         self._task, self._writers, self._ledger = task, writers, ledger
 
     def __call__(self, drafts: Sequence[Draft]) -> list[float]:

@@ -1,6 +1,6 @@
 """The members that write texts: what each reads of a text, what it proposes as the next piece, how it would go on.
 
-Where members have different tokenizers, each reads what others wrote as text. So pieces are lines or whole answers there.
+Where members have different tokenizers, each reads what others wrote as text, so pieces are lines or whole answers.
 All calls of a run have one size (`ROWS` rows, one width), so that few programs are compiled.
 """
 
@@ -40,12 +40,17 @@ class Prompts(NamedTuple):
     def of(cls, task, team: Team, limit: int, long_prompts: str = "error") -> "Prompts":
         """Those of a task with one agent; limit and long_prompts as of `requests.encode_prompt`."""
         (speaker,) = task.agents
-        chats = [SpeakRequest(speaker, i, tuple(task.prompts(item)[speaker]), 1) for i, item in enumerate(task.items)]
+        chats = [
+            SpeakRequest(speaker, i, tuple(task.prompts(item)[speaker]), 1)
+            for i, item in enumerate(task.items)
+        ]
 
         @functools.cache
         def encoded(tokenizer) -> tuple[tuple[int, ...], ...]:
             named = zip(chats, task.items, strict=True)
-            rows = [requests.encode_prompt(tokenizer, c, limit, long_prompts, str(i.task_id)) for c, i in named]
+            rows = [
+                requests.encode_prompt(tokenizer, c, limit, long_prompts, str(i.task_id)) for c, i in named
+            ]
             return tuple(map(tuple, rows))
 
         return cls(tuple(task.items), tuple(encoded(team[agent].tokenizer) for agent in team.agents))
@@ -81,7 +86,9 @@ class Writers:
     ):
         self.team, self._prompts, self._params = team, prompts, params
         self._every, self._number, self._ledger = every, candidates, ledger
-        self._short = dataclasses.replace(params, max_new_tokens=min(horizon or params.longest, params.longest))
+        self._short = dataclasses.replace(
+            params, max_new_tokens=min(horizon or params.longest, params.longest)
+        )
         self._member_of = [i for i, member in enumerate(team.members) for _ in member.stack.agents]
         self._sizes = [self._plan(i) for i in range(len(team.members))]
         self.rows: Sequence[int] = ()
@@ -126,7 +133,9 @@ class Writers:
         if self._every == TOKEN:
             return self._likeliest(drafts)
         places = [[member] * len(drafts) for member in range(len(self._member_of))]
-        pieces = [self._drawn(drafts, own, self._params, self._number, self._every == LINE, True) for own in places]
+        pieces = [
+            self._drawn(drafts, own, self._params, self._number, self._every == LINE, True) for own in places
+        ]
         return [[Candidate(piece) for own in pieces for piece in own[i]] for i in range(len(drafts))]
 
     def go_on(self, drafts: Sequence[Draft]) -> list[Draft]:
@@ -195,7 +204,9 @@ class Writers:
                 self._draw(place, some, drafts, params, samples, greedy_too, pieces)
         return pieces
 
-    def _draw(self, place: int, rows: dict[str, list[int]], drafts, params, samples: int, greedy_too: bool, pieces):
+    def _draw(
+        self, place: int, rows: dict[str, list[int]], drafts, params, samples: int, greedy_too: bool, pieces
+    ):
         """One call of the sampler for one stack; an agent without a row answers another's, for nothing."""
         member, some = self.team.members[place], next(own for own in rows.values() if own)
         prompts, greedy = {}, {}
@@ -216,7 +227,10 @@ class Writers:
                     ids = tuple(drawn.tokens_NRL[n, r, :length].tolist())
                     logprob = float(np.sum(drawn.logprobs_NRL[n, r, :length]))
                     pieces[i].append(self._piece(drafts[i], j, ids, logprob))
-                    self._ledger.drawn, self._ledger.passes = self._ledger.drawn + length, self._ledger.passes + length
+                    self._ledger.drawn, self._ledger.passes = (
+                        self._ledger.drawn + length,
+                        self._ledger.passes + length,
+                    )
 
     def _plan(self, place: int) -> Sizes:
         """One width for all that members of a stack read: what all prompts begin with apart."""

@@ -1,5 +1,6 @@
 """Agents of several runs as the members of one team, who write texts together."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,9 @@ def origins(workdirs: Sequence[str], configs: Sequence, chosen: Sequence[str] = 
     rows = []
     for folder, config in zip(workdirs, configs, strict=True):
         if config.team.mode == "frozen":
-            raise UserError(f"team.mode='frozen' of {folder}: its agents have no parameters of their own, all are the same")
+            raise UserError(
+                f"team.mode='frozen' of {folder}: its agents have no parameters of their own, all are the same"
+            )
         pairs = zip(config.team.agents, remote.names(config), strict=True)
         rows += [(str(folder), agent, name) for agent, name in pairs if not remote.is_remote(name)]
     if missing := [name for name in chosen if name not in [agent for _, agent, _ in rows]]:
@@ -78,6 +81,6 @@ def build(config, members: Sequence[Origin], which) -> Team:
     team = teams.build_team(config)
     for folder in dict.fromkeys(member.folder for member in members):
         own = {member.name: member.agent for member in members if member.folder == folder}
-        inputs.warn(folder, lambda: inputs.of_models(config, team))
+        inputs.warn(folder, functools.partial(inputs.of_models, config, team))
         team, _ = saved_agents.restore_team(folder, which, team, tuple(own), own)
     return team

@@ -16,7 +16,16 @@ from jaxmarl_llm.decoding.settings import CONFIDENCE, HEAD, Settings
 from jaxmarl_llm.decoding.switching import of_rollouts, of_switcher
 from jaxmarl_llm.decoding.writers import ROWS, Prompts, Writers
 from jaxmarl_llm.evaluation import Evaluations, results, scores
-from jaxmarl_llm.factory import chat_options, evaluations, experts, members, randomness, tasks, teams, training
+from jaxmarl_llm.factory import (
+    chat_options,
+    evaluations,
+    experts,
+    members,
+    randomness,
+    tasks,
+    teams,
+    training,
+)
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import compile_times, console
@@ -46,10 +55,16 @@ def one_speaker(config):
     """
     agents = tuple(config.team.agents)
     if config.task.kind in OUTSIDE:
-        raise UserError(f"task.kind={config.task.kind!r}: members write one text together where one answer is all")
+        raise UserError(
+            f"task.kind={config.task.kind!r}: members write one text together where one answer is all"
+        )
     if len(agents) > 1 and config.task.kind != "reasoning":
         raise UserError(
             f"team.agents={agents!r}: in task.kind={config.task.kind!r} they have roles; give a --config with one agent"
+        )
+    if config.tools.functions or config.tools.servers or config.tools.of_task:
+        raise UserError(
+            "tools.functions, servers or of_task: members that write one text call no tools; say none"
         )
     config = config.copy_and_resolve_references()
     config.team.agents, config.team.models, config.team.agent = agents[:1], (), {}
@@ -67,7 +82,7 @@ def evaluate(
     answering=None,
     samples: int = 0,
     split: str = "test",
-    fit: Fit = Fit(),
+    fit: Fit | None = None,
     alone: bool = True,
 ) -> tuple[dict[str, Any], dict]:
     """Evaluate members together, and each alone, on the same problems with the same random keys.
@@ -80,7 +95,7 @@ def evaluate(
       answering: config of the problems and of the sampling; None: ``config``.
       samples: answers per problem; 0 for ``eval.samples``.
       split: problems to answer, one of `EVALUATED`.
-      fit: of ``settings.value='head'``.
+      fit: of ``settings.value='head'``; None: its defaults.
       alone: whether each member is evaluated alone too.
 
     Returns:
@@ -92,28 +107,38 @@ def evaluate(
     names, models = [o.name for o in origins], [o.model for o in origins]
     settings_lib.check(settings)
     steps = {o.folder: saved_agents.read_meta(o.folder, which)["step"] for o in origins}
-    answering = one_speaker(chat_options.dated(config if answering is None else answering, origins[0].folder))
+    config = chat_options.dated(config, origins[0].folder)
+    answering = one_speaker(config if answering is None else chat_options.dated(answering, origins[0].folder))
     samples = samples or answering.eval.samples
     if len(names) < 2:
         settings_lib.check_members(settings, names, models, True)
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(tasks.build_executor(answering))
-        task = evaluations.build_split(answering, executor, split, experts.build_expert(answering, origins[0].folder))
+        task = evaluations.build_split(
+            answering, executor, split, experts.build_expert(answering, origins[0].folder)
+        )
         team = members.build(config, origins, which)
         settings_lib.check_members(settings, names, [team[name].model_name for name in names], _alike(team))
         speaker = engines.speaker(team[names[0]], names[0], answering.team.agents[0])
         teams.check_prompts(answering, speaker[0], task)
         ledger, fitted = Ledger(tuple(names)), {}
         if settings.searches:
-            value_fit = _Fitting(answering, executor, team, fit)
+            value_fit = _Fitting(answering, executor, team, fit or Fit())
             engine, fitted = switching(answering, task, team, settings, ledger, value_fit)
         else:
             engine = engines.MixedEngine(team.members[0], engines.choice(settings, len(names)), ledger)
-        run = _Run(answering, task, samples)
-        answers = run("together", *speaker, rows=ROWS if settings.searches else 0, engine=engine)
-        single = {n: run(n, *engines.speaker(team[n], n, answering.team.agents[0])) for n in names} if alone else {}
+        held = [(member.base, member.trainable) for member in team.members]
+        rows = ROWS if settings.searches else evaluations.rows_per_batch(answering, team, held, samples)
+        run = _Run(answering, task, samples, max(steps.values()), rows)
+        answers = run("together", *speaker, engine=engine)
+        single = (
+            {n: run(n, *engines.speaker(team[n], n, answering.team.agents[0])) for n in names}
+            if alone
+            else {}
+        )
     return {mode: getattr(answers, mode) for mode in results.MODES}, {
         "members": {o.name: {**o._asdict(), "step": steps[o.folder]} for o in origins},
+        "step": max(steps.values()),
         "settings": dataclasses.asdict(settings),
         "split": split,
         "seed": answering.seed,
@@ -123,7 +148,7 @@ def evaluate(
         "together": _described(answers) | {"ledger": ledger.describe(), "seconds": answers.seconds},
         "alone": {name: _described(own) | {"seconds": own.seconds} for name, own in single.items()},
         "gains": {name: _gains(answers, own) for name, own in single.items()},
-        **({"fit": {**fit._asdict(), **fitted}} if fitted else {}),
+        **({"fit": fitted} if fitted else {}),
     }
 
 
@@ -133,15 +158,15 @@ class _Run(NamedTuple):
     config: Any
     task: Any
     samples: int
+    step: int
+    rows: int
 
-    def __call__(self, label: str, team: Team, trainables: Sequence[Any], rows: int = 0, **options) -> Evaluations:
+    def __call__(self, label: str, team: Team, trainables: Sequence[Any], **options) -> Evaluations:
         config, items = self.config, range(len(self.task.items))
         key, compiles = randomness.stream(config, "report"), compile_times.of_process()
-        held = [(m.base, m.trainable) for m in team.members]
-        rows = rows or evaluations.rows_per_batch(config, team, held, self.samples)
         with console.ProgressDisplay(len(items), label="problems", name=label, compiles=compiles) as display:
             return evaluations.evaluate(
-                config, team, trainables, self.task, items, self.samples, key, rows_per_batch=rows,
+                config, team, trainables, self.task, items, self.samples, key, self.step, rows_per_batch=self.rows,
                 progress=lambda done, total: done < total and display.update(done, {}), **options,
             )  # fmt: skip
 
@@ -181,7 +206,9 @@ def _prompts(config, task, team: Team) -> Prompts:
 
 def _writers(config, task, team: Team, settings: Settings, ledger: Ledger) -> tuple[Writers, Any]:
     params = training.sampling_params(config).of(config.team.agents[0])
-    options = dict(every=settings.every, candidates=settings.candidates, horizon=settings.horizon, ledger=ledger)
+    options = dict(
+        every=settings.every, candidates=settings.candidates, horizon=settings.horizon, ledger=ledger
+    )
     return Writers(team, _prompts(config, task, team), params, **options), params
 
 
@@ -201,7 +228,8 @@ def _fitted(settings: Settings, fitting: _Fitting) -> tuple[critics.Critics, dic
     print(f"fitting a value head to {len(rows) * fit.samples} answers of each member", flush=True)
     judge = values.Judge(task, write, ledger)
     sizes = dict(samples=fit.samples, updates=fit.updates, batch=fit.batch)
-    return models, values.fit(models, write, judge, team.agents, **sizes, random=random)
+    numbers = values.fit(models, write, judge, team.agents, **sizes, random=random)
+    return models, {**fit._asdict(), **numbers}
 
 
 def _alike(team: Team) -> bool:

@@ -23,7 +23,9 @@ import jax.numpy as jnp
 from jaxmarl_llm.utils.errors import UserError
 
 NOTHING = -1e30  # logit of what is never drawn, as in `choice.truncate`
-Draw = Callable[[jax.Array], tuple[jax.Array, jax.Array]]  # logits (R, V) -> tokens and log-probabilities (R,)
+Draw = Callable[
+    [jax.Array], tuple[jax.Array, jax.Array]
+]  # logits (R, V) -> tokens and log-probabilities (R,)
 
 
 def mean_logits(logits_NRV: jax.Array, weights: tuple[float, ...]) -> jax.Array:

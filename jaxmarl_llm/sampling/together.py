@@ -15,16 +15,16 @@ from flax import struct
 
 from jaxmarl_llm.sampling import decode, stop_sequences
 from jaxmarl_llm.sampling.choice import SamplingParams
-from jaxmarl_llm.sampling.loop import Samples, draw_rows, go_on
 from jaxmarl_llm.sampling.loop import Rows as RowConstants
+from jaxmarl_llm.sampling.loop import Samples, draw_rows, go_on
 from jaxmarl_llm.sampling.mixtures import Draw
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.utils.errors import UserError
 
-# Logits (N, R, V) of all members, a carry with leaves (N, R, ..) and what draws from logits (R, V) -> tokens (R,), their
-# log-probabilities (R,), the member (R,) that each token is counted for, and the carry. The draw has the random keys of
-# the token, temperature and truncation in it. Static: hashable, equal ones are one program. See `mixtures`.
+# Logits (N, R, V) of all members, a carry with leaves (N, R, ..) and what draws from logits (R, V) -> tokens (R,),
+# their log-probabilities (R,), the member (R,) that each token is counted for, and the carry. The draw has the random
+# keys of the token, temperature and truncation in it. Static: hashable, equal ones are one program. See `mixtures`.
 Choose = Callable[[jax.Array, Any, Draw], tuple[jax.Array, jax.Array, jax.Array, Any]]
 
 

@@ -216,7 +216,7 @@ def test_a_command_answers_help_without_what_it_needs_later(command):
 def test_every_command_is_watched():
     assert COMMANDS == [
         "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "plan", "ranking",
-        "replay", "report", "rescore", "steps", "sweep", "train",
+        "replay", "report", "rescore", "steps", "sweep", "together", "train",
     ]  # fmt: skip
     assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
         "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",

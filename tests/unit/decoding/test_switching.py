@@ -55,8 +55,10 @@ def written(value, number=1, alpha=0.0):
 
 def alone(member):
     """The greedy text of one model, by the same loop."""
-    return switching.write([Draft(0)], lambda ds: [[c for c in own if c.piece.member == member] for own in propose(1)(ds)],
-                           lambda drafts: pytest.fail("there is nothing to choose"))  # fmt: skip
+    def own(drafts):
+        return [[c for c in row if c.piece.member == member] for row in propose(1)(drafts)]
+
+    return switching.write([Draft(0)], own, lambda drafts: pytest.fail("there is nothing to choose"))
 
 
 def test_the_toy():
@@ -99,8 +101,10 @@ def test_rollouts_are_means_of_what_they_earn_and_come_to_the_exact_values():
 def test_what_the_divergence_costs():
     """Token y is worth .25 more, from a member that is 1 nat further from the mean of all."""
 
+    first, second = Piece(0, (0,), -0.1, True), Piece(1, (1,), -0.2, True)
+
     def two(drafts):
-        return [[Candidate(Piece(0, (0,), -0.1, True), 0.5), Candidate(Piece(1, (1,), -0.2, True), 1.5)] for _ in drafts]
+        return [[Candidate(first, 0.5), Candidate(second, 1.5)] for _ in drafts]
 
     def value(drafts):
         return [0.25 * d.pieces[-1].member for d in drafts]
@@ -109,7 +113,9 @@ def test_what_the_divergence_costs():
     assert chosen == [1, 1, 0]
 
 
-@pytest.mark.parametrize("values, member", [([0.5, 0.5], 1), ([math.nan, -9.0], 1), ([math.nan] * 2, 1), ([0.6, 0.5], 0)])
+@pytest.mark.parametrize("values, member", [
+    ([0.5, 0.5], 1), ([math.nan, -9.0], 1), ([math.nan] * 2, 1), ([0.6, 0.5], 0),
+])
 def test_equal_values_and_rewards_that_do_not_apply(values, member):
     two = [Candidate(Piece(0, (0,), -0.7, True)), Candidate(Piece(1, (1,), -0.1, True))]
     (draft,) = switching.write([Draft(0)], lambda drafts: [two], lambda drafts: values)

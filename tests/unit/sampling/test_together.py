@@ -20,8 +20,8 @@ KEY = jax.random.key(5)
 MIXED = SamplingParams(6, temperature=0.7, top_k=20, top_p=0.85, min_p=0.02)
 THREE = equal_weights(3)
 MODES = {
-    "logits": MeanLogits(THREE), "probabilities": MeanProbabilities(THREE), "contrast": Contrast((2.0, -0.5, -0.5), 1e-6),  # else its bound is one more truncation
-    "switch": Switch(),
+    "logits": MeanLogits(THREE), "probabilities": MeanProbabilities(THREE), "switch": Switch(),
+    "contrast": Contrast((2.0, -0.5, -0.5), 1e-6),  # its bound is one more truncation, else
 }  # fmt: skip
 APART = tiny.POLICY.clone(apart=True, product=Product.TURNED)
 
@@ -188,7 +188,7 @@ def test_candidates_are_the_likeliest_tokens_of_full_passes():
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda: MeanLogits((0.5, 0.6)), r"weights=\(0.5, 0.6\): allowed are numbers that add up to 1, these add up to 1.1"),
+    (lambda: MeanLogits((0.5, 0.6)), "allowed are numbers that add up to 1, these add up to 1.1"),
     (lambda: MeanProbabilities((1.5, -0.5)), "allowed are numbers from 0; a weight below 0 is a contrast"),
     (lambda: Contrast((0.5, 0.5)), "a contrast needs a weight below 0"),
     (lambda: Contrast((2.0, -1.0), 0.0), "plausible=0.0: allowed is a number above 0"),
