@@ -84,11 +84,11 @@ def measuring(workdir: pathlib.Path, seed: int, name: str, smoke: bool) -> tuple
     folder, flags = workdir / f"seed{seed}", WAYS[name][1]
     out = folder / f"{name.replace(' ', '_')}.json"
     alone = [] if "--alone" in flags else ["--noalone"]
-    small = (
-        ["--fit_problems=4", "--fit_updates=2", "--fit_batch=4"] if smoke and "--value=head" in flags else []
-    )
+    fitted = "--value=head" in flags
+    heads = [f"--heads={folder / 'heads'}"] if fitted else []
+    small = ["--fit_problems=4", "--fit_updates=2", "--fit_batch=4"] if smoke and fitted else []
     argv = [sys.executable, "-m", "experiments.together", f"--workdirs={folder}", "--samples=1"]
-    return [*argv, *flags, *alone, *small, f"--out={out}"], out
+    return [*argv, *flags, *alone, *heads, *small, f"--out={out}"], out
 
 
 def run(argv: list[str], finished) -> None:

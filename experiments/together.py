@@ -55,6 +55,9 @@ def define_flags() -> None:
     for name, what in FIT.items():
         flags.DEFINE_integer(f"fit_{name}", 0, f"Of --value=head: {what}; 0: the default.", lower_bound=0)
     flags.DEFINE_float("fit_lr", 0.0, "Of --value=head: learning rate; 0: the default.", lower_bound=0)
+    flags.DEFINE_string(
+        "heads", "", "Of --value=head: folder that keeps the heads; those that are there are taken."
+    )
     flags.DEFINE_enum("split", "test", list(EVALUATED), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
     flags.DEFINE_bool("alone", True, "Evaluate each member alone too.")
@@ -74,11 +77,9 @@ def read_settings(args) -> settings_lib.Settings:
     settings = settings_lib.Settings(args.together, weights, **own)
     given = [n for n in ("weights", *names) if args[n].present] + ["goes_on"] * bool(args["continue"].present)
     settings_lib.check(settings, given)
-    for name in (*FIT, "lr"):
-        if args[f"fit_{name}"].present and (settings.mode, settings.value) != ("switch", "head"):
-            raise UserError(
-                f"--fit_{name}={args[f'fit_{name}'].value} would do nothing: only --value=head is fitted"
-            )
+    for name in (*(f"fit_{name}" for name in (*FIT, "lr")), "heads"):
+        if args[name].present and (settings.mode, settings.value) != ("switch", "head"):
+            raise UserError(f"--{name}={args[name].value} would do nothing: only --value=head is fitted")
     return settings
 
 
@@ -112,7 +113,7 @@ def main(argv):
     print(f"reading {', '.join(args.workdirs)}", flush=True)
     # These import JAX, for which --help and errors in flags are not to wait.
     from jaxmarl_llm.evaluation import results
-    from jaxmarl_llm.factory import members, together
+    from jaxmarl_llm.factory import members, together, value_heads
 
     configs = [run_folder.load_run(workdir) for workdir in args.workdirs]
     if args.config is not None:
@@ -128,7 +129,8 @@ def main(argv):
         answering=args.config,
         samples=args.samples,
         split=args.split,
-        fit=together.Fit(**own),
+        fit=value_heads.Fit(**own),
+        heads=args.heads,
         alone=args.alone,
     )
     show(report)

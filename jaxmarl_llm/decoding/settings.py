@@ -50,7 +50,7 @@ class Settings:
 
 
 def check(settings: Settings, given: Sequence[str] = ()) -> None:
-    """UserError for settings that cannot be, and for those of ``given``, which the user named, that would do nothing."""
+    """UserError for settings that cannot be, and for those of ``given``, named by the user, that would do nothing."""
     s = settings
     for name, allowed in (("mode", MODES), ("value", VALUES), ("every", EVERY), ("goes_on", CONTINUE)):
         if getattr(s, name) not in allowed:

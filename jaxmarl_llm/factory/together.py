@@ -2,20 +2,19 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from jaxmarl_llm import saved_agents, update
+from jaxmarl_llm import saved_agents
 from jaxmarl_llm.decoding import engine as engines
 from jaxmarl_llm.decoding import settings as settings_lib
 from jaxmarl_llm.decoding import values
 from jaxmarl_llm.decoding.ledger import Ledger
 from jaxmarl_llm.decoding.settings import CONFIDENCE, HEAD, Settings
 from jaxmarl_llm.decoding.switching import of_rollouts, of_switcher
-from jaxmarl_llm.decoding.writers import ROWS, Prompts, Writers
-from jaxmarl_llm.evaluation import Evaluations, results, scores
+from jaxmarl_llm.decoding.writers import ROWS
+from jaxmarl_llm.evaluation import Evaluations, results
 from jaxmarl_llm.factory import (
     chat_options,
     evaluations,
@@ -24,27 +23,15 @@ from jaxmarl_llm.factory import (
     randomness,
     tasks,
     teams,
-    training,
+    value_heads,
 )
-from jaxmarl_llm.systems import critics
+from jaxmarl_llm.factory.value_heads import Fit
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics import bootstrap
 
 OUTSIDE = ("world", "optimisation", "generation", "lock")  # one answer to a prompt is not all that these are
-
-
-class Fit(NamedTuple):
-    """How a value head is fitted: ``samples`` answers of each member to so many ``problems`` of the training split, in
-    ``updates`` of ``batch`` answers each with the learning rate ``lr``.
-    """
-
-    problems: int = 64
-    samples: int = 4
-    updates: int = 100
-    batch: int = 16
-    lr: float = 3e-4
 
 
 def one_speaker(config):
@@ -83,6 +70,7 @@ def evaluate(
     samples: int = 0,
     split: str = "test",
     fit: Fit | None = None,
+    heads: str = "",
     alone: bool = True,
 ) -> tuple[dict[str, Any], dict]:
     """Evaluate members together, and each alone, on the same problems with the same random keys.
@@ -95,7 +83,8 @@ def evaluate(
       answering: config of the problems and of the sampling; None: ``config``.
       samples: answers per problem; 0 for ``eval.samples``.
       split: problems to answer, one of `EVALUATED`.
-      fit: of ``settings.value='head'``; None: its defaults.
+      fit, heads: of ``settings.value='head'``: how heads are fitted, None: by the defaults, and the folder where they
+        are kept, see `value_heads.fitted`.
       alone: whether each member is evaluated alone too.
 
     Returns:
@@ -106,12 +95,12 @@ def evaluate(
     """
     names, models = [o.name for o in origins], [o.model for o in origins]
     settings_lib.check(settings)
+    if len(names) < 2:
+        settings_lib.check_members(settings, names, models, True)
     steps = {o.folder: saved_agents.read_meta(o.folder, which)["step"] for o in origins}
     config = chat_options.dated(config, origins[0].folder)
     answering = one_speaker(config if answering is None else chat_options.dated(answering, origins[0].folder))
     samples = samples or answering.eval.samples
-    if len(names) < 2:
-        settings_lib.check_members(settings, names, models, True)
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(tasks.build_executor(answering))
         task = evaluations.build_split(
@@ -123,8 +112,11 @@ def evaluate(
         teams.check_prompts(answering, speaker[0], task)
         ledger, fitted = Ledger(tuple(names)), {}
         if settings.searches:
-            value_fit = _Fitting(answering, executor, team, fit or Fit())
-            engine, fitted = switching(answering, task, team, settings, ledger, value_fit)
+            about = [[*o, steps[o.folder]] for o in origins]
+            fitting = functools.partial(
+                value_heads.fitted, answering, executor, team, fit or Fit(), about, heads
+            )
+            engine, fitted = switching(answering, task, team, settings, ledger, fitting)
         else:
             engine = engines.MixedEngine(team.members[0], engines.choice(settings, len(names)), ledger)
         held = [(member.base, member.trainable) for member in team.members]
@@ -171,65 +163,23 @@ class _Run(NamedTuple):
             )  # fmt: skip
 
 
-class _Fitting(NamedTuple):
-    """What a value head is fitted with, and to."""
-
-    config: Any
-    executor: Any
-    team: Team
-    fit: Fit
-
-
 def switching(
-    config, task, team: Team, settings: Settings, ledger: Ledger, fitting: "_Fitting"
+    config, task, team: Team, settings: Settings, ledger: Ledger, heads: Callable[[], tuple]
 ) -> tuple[engines.SwitchingEngine, dict[str, float]]:
-    """What writes texts by switching, and numbers about the value head that was fitted for it, {} for none."""
-    write, params = _writers(config, task, team, settings, ledger)
+    """What writes texts by switching, and numbers about the value heads that ``heads`` gives for it, {} for none."""
+    prompts = value_heads.prompts_of(config, task, team)
+    write = value_heads.writers(config, prompts, team, settings, ledger)
     judge, numbers = values.Judge(task, write, ledger), {}
     if settings.value == CONFIDENCE:
         value: Callable = values.confidence(write)
     elif settings.value == HEAD:
-        models, numbers = _fitted(settings, fitting)
+        models, numbers = heads()
         value = values.Head(models, write, team.agents, ledger)
     else:
         value = of_rollouts(write.go_on, judge, settings.rollouts)
         if settings.goes_on == settings_lib.BEST:
             value = of_switcher(write.propose, value, settings.alpha, judge, settings.rollouts)
-    prompts = _prompts(config, task, team)
     return engines.SwitchingEngine(team, prompts, write, value, settings.alpha, ledger), numbers
-
-
-def _prompts(config, task, team: Team) -> Prompts:
-    c = config.sampling
-    return Prompts.of(task, team, c.max_prompt_tokens, c.long_prompts)
-
-
-def _writers(config, task, team: Team, settings: Settings, ledger: Ledger) -> tuple[Writers, Any]:
-    params = training.sampling_params(config).of(config.team.agents[0])
-    options = dict(
-        every=settings.every, candidates=settings.candidates, horizon=settings.horizon, ledger=ledger
-    )
-    return Writers(team, _prompts(config, task, team), params, **options), params
-
-
-def _fitted(settings: Settings, fitting: _Fitting) -> tuple[critics.Critics, dict[str, float]]:
-    """A critic of each member, fitted to its answers to problems of the training split."""
-    config, fit, team = fitting.config, fitting.fit, fitting.team
-    task = evaluations.build_split(config, fitting.executor, "train")
-    ledger, key = Ledger(team.agents), randomness.stream(config, "critics")
-    write, _ = _writers(config, task, team, settings, ledger)
-    options = dict(joint=False, rank=config.team.rank, targets=tuple(config.team.targets))
-    own = critics.build(team, key, **options)
-    optimizer = update.make_optimizer(lr=fit.lr, steps=fit.updates, decay="linear")
-    models = critics.Critics(own, optimizer, rows=config.critic.prompts_per_microbatch, by_token=True)
-    rows = scores.spread(len(task.items), fit.problems)
-    write.begin(rows, (), key)
-    random = np.random.default_rng((config.seed, randomness.STREAMS.index("critics")))
-    print(f"fitting a value head to {len(rows) * fit.samples} answers of each member", flush=True)
-    judge = values.Judge(task, write, ledger)
-    sizes = dict(samples=fit.samples, updates=fit.updates, batch=fit.batch)
-    numbers = values.fit(models, write, judge, team.agents, **sizes, random=random)
-    return models, {**fit._asdict(), **numbers}
 
 
 def _alike(team: Team) -> bool:

@@ -92,6 +92,7 @@ def test_tokens_of_one_member_only_are_its_greedy_text(member, agent):
     assert (s.ledger.passes, s.ledger.drawn, s.ledger.judged) == (2 * steps, 0, 0)  # both members read each token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [LINE, ANSWER])
 def test_lines_of_one_member_are_its_text_in_pieces(every):
     s = setting(every=every, params=SamplingParams(24, temperature=0))
@@ -123,6 +124,7 @@ def test_rollouts_go_on_from_the_tokens_and_are_judged_with_their_problem():
     assert s.ledger.drawn == sum(len(d.pieces[1].ids) for d in judged[:2])
 
 
+@pytest.mark.slow
 def test_a_repetition_gives_the_same_and_another_key_does_not():
     def text(key):
         s = setting(candidates=2)
@@ -154,6 +156,7 @@ def test_copies_of_a_prompt_are_answered_once():
     assert own[2] == own[0] != own[1] and s.ledger.answers == 2
 
 
+@pytest.mark.slow
 def test_equal_members_of_a_mixture_answer_as_one_does():
     s = setting()
     member = s.team.members[0]
@@ -187,9 +190,9 @@ def unlike() -> team_lib.Team:
 
 @pytest.mark.slow
 def test_members_of_different_vocabularies_meet_at_line_ends():
-    s = setting(unlike(), every=LINE, params=SamplingParams(12))
+    s = setting(unlike(), every=LINE, params=SamplingParams(40))
     turns = lambda drafts: [float(d.pieces[-1].member == len(d.pieces) % 2) for d in drafts]  # noqa: E731
-    drafts = write(s.write.begin((0, 1), (), KEY), s.write.propose, turns)
+    drafts = write(s.write.begin((0, 1) * 4, (), KEY), s.write.propose, turns)
     first, second = letter_team.letters(), other_letters()
     assert any(len(draft.pieces) > 1 for draft in drafts)
     for draft in drafts:
@@ -200,7 +203,8 @@ def test_members_of_different_vocabularies_meet_at_line_ends():
             read = [list(p.ids) if p.member == member else tokenizer.encode(text)
                     for p, text in zip(draft.pieces, own, strict=True)]  # fmt: skip
             assert s.write.tokens(draft, member) == [*prompt, *(i for ids in read for i in ids)]
-    samples = drawn(s, turns)
+    samples = drawn(s, turns, 4)
+    drafts = write(s.write.begin((0, 0, 0, 0, 1, 1, 1, 1), (), KEY), s.write.propose, turns)
     assert [first.decode(ids) for ids in texts(samples)] == [s.write.text(draft) for draft in drafts]
 
 

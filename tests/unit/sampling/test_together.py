@@ -150,6 +150,7 @@ def test_mixtures_by_hand():
     np.testing.assert_allclose(probs_RV, [[1.8 / 2.12, 0.3 / 2.12, 0.02 / 2.12]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_switch_follows_values_of_your_own_and_a_carry():
     """Two members that are sure of a token each take turns, by a carry that says whose turn it is."""
 
