@@ -70,7 +70,7 @@ class Writers:
 
     Attributes:
       rows: index of the problem of each row, set for each call.
-      greedy: rows whose first candidate line or answer is the likeliest.
+      greedy: rows of which the last candidate line or answer of each member is drawn greedily.
     """
 
     def __init__(
