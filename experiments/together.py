@@ -14,6 +14,7 @@ import pathlib
 
 from absl import flags
 
+from experiments.evaluate import cells
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.general import refuse_seeds
@@ -87,14 +88,11 @@ def show(report: dict) -> None:
     """Print returns and costs, a row for the members together and for each alone."""
     rows = []
     for name, own in {"together": report["together"], **report["alone"]}.items():
-        ends = [own[mode]["scores"]["return"] for mode in ("sampled", "greedy")]
-        cells = [
-            text for one in ends for text in (f"{one['mean']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")
-        ]
+        returns = [text for mode in ("sampled", "greedy") for text in cells(own[mode]["scores"]["return"])]
         tokens = own["sampled"]["answer_tokens"]
         ledger = own.get("ledger", {"forward_passes": tokens, "drawn_tokens": tokens, "judged": 0})
         costs = (ledger["drawn_tokens"], ledger["forward_passes"], ledger["judged"])
-        rows.append((name, *cells, f"{tokens:.1f}", *(f"{cost:.1f}" for cost in costs)))
+        rows.append((name, *returns, f"{tokens:.1f}", *(f"{cost:.1f}" for cost in costs)))
     headers = ("0..100", "sampled", "95 %", "greedy", "95 %", "tokens", "drawn", "passes", "judged")
     title = f"{report['settings']['mode']}, on {report['problems']} {report['split']} problems, fresh draws; per answer"
     console.table(rows, headers, title)

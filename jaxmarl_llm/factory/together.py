@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -192,7 +193,8 @@ def _described(answers: Evaluations) -> dict[str, dict]:
     return {mode: results.describe(getattr(answers, mode), ()) for mode in results.MODES}
 
 
-def _gains(answers: Evaluations, single: Evaluations) -> dict[str, dict[str, float]]:
-    """Return together less that alone, mean over the problems with its 95 % interval, by mode."""
+def _gains(answers: Evaluations, single: Evaluations) -> dict[str, dict[str, float | None]]:
+    """Return together less that alone, mean over the problems with its 95 % interval, by mode; None: no number."""
     pairs = {mode: [getattr(e, mode).scores()["return"] for e in (answers, single)] for mode in results.MODES}
-    return {mode: bootstrap.interval(one - other)._asdict() for mode, (one, other) in pairs.items()}
+    ends = {mode: bootstrap.interval(one - other)._asdict() for mode, (one, other) in pairs.items()}
+    return {mode: {k: x if math.isfinite(x) else None for k, x in own.items()} for mode, own in ends.items()}

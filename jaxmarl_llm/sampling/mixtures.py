@@ -2,10 +2,10 @@
 
 With logits l_n of N members, which sum_n w_n weighs, the token is drawn from softmax(l / temperature), truncated, of
 
-    MeanLogits           l = sum_n w_n l_n,                  a product of experts (arXiv cs/0007030, Hinton 2002)
+    MeanLogits           l = sum_n w_n l_n,                  a product of experts (Hinton, Neural Computation 2002)
     MeanProbabilities    l = log sum_n w_n softmax(l_n),     a mixture
     Contrast             l = sum_n w_n l_n where p_best >= c max p_best, else nothing; some w_n < 0
-                         (arXiv 2210.15097, equation 2; with weights 1 + b and -b arXiv 2309.09117)
+                         (arXiv 2210.15097; with weights 1 + b and -b arXiv 2309.09117)
     Switch               l = l_j,  j = argmax_n of the members' values
 
 All four give the members' own distribution where these agree, to the last digit (a contrast without its less plausible
