@@ -14,7 +14,6 @@ import pathlib
 
 from absl import flags
 
-from experiments.evaluate import cells
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.general import refuse_seeds
@@ -24,6 +23,8 @@ from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.saved_names import BEST, LATEST
+
+from .evaluate import cells
 
 FIT = {"problems": "training problems", "samples": "answers of each member to each of them", "updates": "updates",
        "batch": "answers of each member in an update"}  # fmt: skip
