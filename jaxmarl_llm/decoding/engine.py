@@ -23,8 +23,9 @@ def choice(settings: Settings, members: int) -> together.Choose:
     weights = settings.weights or mixtures.equal_weights(members)
     if settings.mode == "contrast":
         return mixtures.Contrast(weights, settings.plausible)
-    rules = {"mean_logits": mixtures.MeanLogits, "mean_probabilities": mixtures.MeanProbabilities}
-    return rules[settings.mode](weights) if settings.mode in rules else mixtures.Switch()
+    if settings.mode == "mean_logits":
+        return mixtures.MeanLogits(weights)
+    return mixtures.MeanProbabilities(weights) if settings.mode == "mean_probabilities" else mixtures.Switch()
 
 
 class MixedEngine:

@@ -80,7 +80,7 @@ class Head:
             texts[name] = texts[name] or {number: np.zeros(1, np.int32)}
         self._ledger.passes += len(drafts)
         values = self._critics.values(texts)
-        return [float(values[i][-1]) for i in range(len(drafts))]
+        return [float(np.asarray(values[i])[-1]) for i in range(len(drafts))]
 
 
 def fit(

@@ -106,7 +106,8 @@ class Writers:
 
     def written(self, draft: Draft, member: int) -> list[int]:
         """A draft in a member's vocabulary, without the prompt. Another's lines come as text."""
-        own, ids = self._member_of[member], []
+        own = self._member_of[member]
+        ids: list[int] = []
         for piece in draft.pieces:
             if piece.vocabulary == own:
                 ids += piece.ids
@@ -117,7 +118,7 @@ class Writers:
 
     def text(self, draft: Draft) -> str:
         """The text of a draft; tokens of one vocabulary in a row are read together."""
-        text, run = "", []
+        text, run = "", list[int]()
         for i, piece in enumerate(draft.pieces):
             run += piece.ids
             if i + 1 == len(draft.pieces) or draft.pieces[i + 1].vocabulary != piece.vocabulary:

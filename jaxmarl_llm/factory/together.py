@@ -27,6 +27,7 @@ from jaxmarl_llm.factory import (
     value_heads,
 )
 from jaxmarl_llm.factory.value_heads import Fit
+from jaxmarl_llm.rollout.engines import Engine
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
@@ -111,7 +112,8 @@ def evaluate(
         settings_lib.check_members(settings, names, [team[name].model_name for name in names], _alike(team))
         speaker = engines.speaker(team[names[0]], names[0], answering.team.agents[0])
         teams.check_prompts(answering, speaker[0], task)
-        ledger, fitted = Ledger(tuple(names)), {}
+        ledger, fitted = Ledger(tuple(names)), dict[str, float]()
+        engine: Engine
         if settings.searches:
             about = [[*o, steps[o.folder]] for o in origins]
             fitting = functools.partial(
