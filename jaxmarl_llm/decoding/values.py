@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmarl_llm.decoding.ledger import Ledger
@@ -96,6 +97,8 @@ def fit(
 ) -> dict[str, float]:
     """Fit every member's critic to its answers for the rows of ``writers``, ``samples`` for each row.
 
+    Each begins at the mean of its rewards, so that what it learns is what differs between texts.
+
     Args:
       critics: one for each member, with an optimizer for so many ``updates``.
       batch: answers of each member in an update, drawn without a repetition before all have come.
@@ -115,6 +118,12 @@ def fit(
             targets[len(ids) - draft.tokens() :] = reward
             texts[name].append((ids, targets))
             tokens += draft.tokens()
+    rewards = {name: [y[-1] for _, y in own if not np.isnan(y[-1])] for name, own in texts.items()}
+    if empty := [name for name, own in rewards.items() if not own]:
+        raise UserError(
+            f"--value=head: the reward applies to no answer of {empty[0]!r} to the training problems"
+        )
+    _begin_at(critics, {name: float(np.mean(own)) for name, own in rewards.items()})
     rows = []
     order: dict[str, list[int]] = {name: [] for name in names}
     for _ in range(updates):
@@ -134,3 +143,12 @@ def fit(
         "answers": float(sum(map(len, texts.values()))),
         "tokens": float(tokens),
     }
+
+
+def _begin_at(critics: Critics, means: Mapping[str, float]) -> None:
+    """Set the bias of every member's critic."""
+    for i, member in enumerate(critics.team.members):
+        state = critics.states[i]
+        head = state.trainable["head"]
+        bias_N = jnp.array([means[name] for name in member.stack.agents], head["bias"].dtype)
+        critics.states[i] = state.replace(trainable={**state.trainable, "head": {**head, "bias": bias_N}})

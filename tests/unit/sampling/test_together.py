@@ -121,6 +121,19 @@ def test_each_token_is_drawn_from_the_mixture_tempered_and_truncated(mode):
         np.testing.assert_allclose(own.samples.logprobs_NRL[0, row], expected_L, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_copies_of_a_model_write_together_too():
+    own = [tiny.params(seed) for seed in (0, 1)]
+    copies = jax.tree.map(lambda *x: jnp.stack(x), *own)
+    options = dict(samples=1, params=MIXED, choose=MeanLogits((0.5, 0.5)))
+    both = together.generate(tiny.stack("ab", "full"), None, copies, *arrays(), KEY, **options)
+    for row, prompt in enumerate(PROMPTS):
+        tokens_L = np.asarray(both.samples.tokens_NRL[0, row])
+        mixed_LV = np.mean([tiny.completion_logits(variables, prompt, tokens_L) for variables in own], axis=0)
+        expected_L = tiny.np_log_probs(mixed_LV, MIXED)[np.arange(6), tokens_L]
+        np.testing.assert_allclose(both.samples.logprobs_NRL[0, row], expected_L, atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["logits", "switch"])
 def test_who_is_the_member_behind_a_token(mode):
     own = drawn(MODES[mode])
