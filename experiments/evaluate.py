@@ -39,12 +39,12 @@ def show(report: dict, stream=None) -> None:
     sampled, greedy = (report[mode] for mode in results.MODES)
     names = dict.fromkeys([*sampled["scores"], *greedy["scores"]])
     pairs = [(name, sampled["scores"].get(name), greedy["scores"].get(name)) for name in names]
-    rows = [(name, *_cells(s), *_cells(g)) for name, s, g in pairs]
+    rows = [(name, *cells(s), *cells(g)) for name, s, g in pairs]
     headers = ("0..100", f"sampled ({sampled['samples']} each)", "95 %", "greedy", "95 %")
     console.table(rows, headers, title, stream)
     if "counts" in sampled:
         pairs = [(name, sampled["counts"][name], greedy["counts"][name]) for name in sampled["counts"]]
-        rows = [(name, *_cells(s, 2), *_cells(g, 2)) for name, s, g in pairs]
+        rows = [(name, *cells(s, 2), *cells(g, 2)) for name, s, g in pairs]
         headers = ("per episode", "sampled", "95 %", "greedy", "95 %")
         console.table(rows, headers, "\nEpisodes", stream)
     agents = [(agent, sampled["agents"][agent], greedy["agents"][agent]) for agent in sampled["agents"]]
@@ -72,7 +72,8 @@ def problems_line(report: dict) -> str:
     return f"{report['problems']} {kind}problems, fresh draws"
 
 
-def _cells(ends: dict | None, digits: int = 1) -> tuple[str, str]:
+def cells(ends: dict | None, digits: int = 1) -> tuple[str, str]:
+    """A mean and its interval as two texts, empty where there is no number."""
     if ends is None or ends["mean"] is None:
         return "", ""
     mean = f"{ends['mean']:.{digits}f}"

@@ -62,7 +62,7 @@ def restore_team(
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
     ``which`` is of a run: an exported team has one state. Of a team that was exported on another base model of
-    the same architecture a warning says so.
+    the same architecture a warning says so. ``names``: the names of ``agents`` in the folder, where they differ.
     """
     if not is_team(folder):
         return checkpoint.restore_team(_checkpoints(folder), which, team, agents, names)

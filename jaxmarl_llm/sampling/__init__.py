@@ -2,6 +2,7 @@
 
 `loop` draws until every row has ended, `decode` does the prefill and one more token per row, `choice` draws a
 token from its logits, `padding` pads prompts to a few sizes, `stems` holds what prompts of later turns go on from.
+`together` draws one token for several agents, from what `mixtures` makes of their logits.
 """
 
 from jaxmarl_llm.sampling.choice import SamplingParams

@@ -5,7 +5,8 @@ select between two copies of the cache at every step.
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,15 +70,35 @@ def _row_keys(key, agents: int, rows: int):
     return jax.vmap(lambda k: fold(k, jnp.arange(rows)))(keys_N)
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Constants of every row: prompt length in tokens, random key, whether it is greedy."""
 
     before_NR: jax.Array
     keys_NR: jax.Array
     greedy_NR: jax.Array | None
 
+    @classmethod
+    def of(
+        cls, lengths_NB, shared: Shared | None, stems: Stems | None, key, samples: int, greedy_NB
+    ) -> "Rows":
+        """The rows of a call of `generate` with these arguments."""
+        n_agents, n_prompts = lengths_NB.shape
+        before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
+        if stems is not None:
+            before_NB += jnp.repeat(stems.lengths_NS, n_prompts // stems.lengths_NS.shape[1], axis=1)
+        return cls(
+            jnp.repeat(before_NB, samples, axis=1),
+            _row_keys(key, n_agents, n_prompts * samples),
+            None if greedy_NB is None else _last_rows(greedy_NB, samples),
+        )
 
-def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
+
+# Token t of every row, its log-probability, (N, R) each, and the carry: of rows, logits (N, R, V), t and the carry of
+# the token before, whose leaves are (N, R, ..).
+Pick = Callable[[Rows, jax.Array, jax.Array, Any], tuple[jax.Array, jax.Array, Any]]
+
+
+def draw_rows(params: SamplingParams, rows: Rows, logits_NRV, t):
     """Token t of every row and its log-probability, (N, R) each."""
     keys_NR = jax.vmap(jax.vmap(jax.random.fold_in, in_axes=(0, None)), in_axes=(0, None))(rows.keys_NR, t)
     draw_R = functools.partial(draw, params=params)
@@ -86,45 +107,48 @@ def _draw(params: SamplingParams, rows: _Rows, logits_NRV, t):
     )
 
 
-def _go_on(reader, params: SamplingParams, stops, rows: _Rows, t, drawn: Samples, cache) -> Samples:
+def go_on(reader, pick: Pick, stops, rows: Rows, t, state: tuple[Samples, Any], cache) -> tuple[Samples, Any]:
     """Draw from column t on, until all rows are finished or full.
 
     Args:
       reader: `decode.Reader` of the stack.
-      params: how to draw.
+      pick: draws a token of every row.
       stops: token sequences that end a completion.
       rows: constants of the rows, (N, R) each.
       t: first column to draw, int32.
-      drawn: completions (N, R, L) filled up to column t - 1.
+      state: completions (N, R, L) filled up to column t - 1, and the carry of ``pick``.
       cache: keys and values of everything before column t - 1, leading axes (N, R).
 
     Returns:
-      ``drawn``, filled up. Once most rows have finished, the function calls itself with the R / SHARE rows
+      ``state``, filled up. Once most rows have finished, the function calls itself with the R / SHARE rows
       that go on.
     """
+    drawn = state[0]
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
     # Rows divided among devices would have to be divided again.
     leaves = reader.leaves_rows and reader.layout.shards == 1 and n_rows >= LEAST_ROWS
     left = n_rows // SHARE if leaves else 0
 
-    def step(carry):
-        t, drawn, cache = carry
+    def step(now):
+        t, (drawn, carry), cache = now
         positions_NR = rows.before_NR + t - 1
         logits_NRV, cache = decode.forward(reader, drawn.tokens_NRL[:, :, t - 1], positions_NR, cache)
-        return t + 1, drawn.add(t, *_draw(params, rows, logits_NRV, t), stops), cache
+        tokens_NR, logprobs_NR, carry = pick(rows, logits_NRV, t, carry)
+        return t + 1, (drawn.add(t, tokens_NR, logprobs_NR, stops), carry), cache
 
-    def worth_it(carry):
-        return (carry[0] < limit) & ((~carry[1].finished_NR).sum(1).max() > left)
+    def worth_it(now):
+        t, (drawn, _), _ = now
+        return (t < limit) & ((~drawn.finished_NR).sum(1).max() > left)
 
-    t, drawn, cache = jax.lax.while_loop(worth_it, step, (t, drawn, cache))
+    t, state, cache = jax.lax.while_loop(worth_it, step, (t, state, cache))
     if not left:
-        return drawn
-    kept_NR = jnp.argsort(drawn.finished_NR, axis=1, stable=True)[:, :left]  # the unfinished come first
+        return state
+    kept_NR = jnp.argsort(state[0].finished_NR, axis=1, stable=True)[:, :left]  # the unfinished come first
     take = jax.vmap(lambda x_R, kept_R: x_R[kept_R])
-    some, kept = jax.tree.map(lambda x_NR: take(x_NR, kept_NR), (rows, drawn))
-    ended = _go_on(reader, params, stops, some, t, kept, decode.keep(reader, cache, kept_NR))
+    some, kept = jax.tree.map(lambda x_NR: take(x_NR, kept_NR), (rows, state))
+    ended = go_on(reader, pick, stops, some, t, kept, decode.keep(reader, cache, kept_NR))
     put = jax.vmap(lambda x_R, kept_R, new_R: x_R.at[kept_R].set(new_R))
-    return jax.tree.map(lambda x_NR, new_NR: put(x_NR, kept_NR, new_NR), drawn, ended)
+    return jax.tree.map(lambda x_NR, new_NR: put(x_NR, kept_NR, new_NR), state, ended)
 
 
 def _last_rows(greedy_NB, samples: int):
@@ -166,18 +190,15 @@ def generate(
       `Samples` with R = B * G rows per agent.
     """
     n_agents, n_prompts, _ = prompts_NBP.shape
-    rows, limit = n_prompts * samples, params.max_new_tokens
     stops = stop_sequences.of_stack(stack, params)
-    before_NB = lengths_NB if shared is None else lengths_NB + shared.lengths_N[:, None]
-    if stems is not None:
-        before_NB += jnp.repeat(stems.lengths_NS, n_prompts // stems.lengths_NS.shape[1], axis=1)
-    rows_NR = _Rows(
-        jnp.repeat(before_NB, samples, axis=1),
-        _row_keys(key, n_agents, rows),
-        None if greedy_NB is None else _last_rows(greedy_NB, samples),
-    )
-    prompts = (prompts_NBP, lengths_NB)
+    rows_NR = Rows.of(lengths_NB, shared, stems, key, samples, greedy_NB)
+    prompts, limit = (prompts_NBP, lengths_NB), params.max_new_tokens
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, (shared, stems), samples, limit)
-    first = _draw(params, rows_NR, logits_NRV, 0)
-    drawn = Samples.empty(n_agents, rows, limit).add(0, *first, stops)
-    return stack.layout.replicate(_go_on(reader, params, stops, rows_NR, jnp.int32(1), drawn, cache))
+
+    def pick(rows, logits_NRV, t, carry):
+        return *draw_rows(params, rows, logits_NRV, t), carry
+
+    first = draw_rows(params, rows_NR, logits_NRV, 0)
+    drawn = Samples.empty(n_agents, n_prompts * samples, limit).add(0, *first, stops)
+    drawn, _ = go_on(reader, pick, stops, rows_NR, jnp.int32(1), (drawn, ()), cache)
+    return stack.layout.replicate(drawn)

@@ -22,7 +22,7 @@ LAYER = {
     "tasks": 22,  # tasks say what the executor is to run
     "forest": 25, "records": 26, "sharding": 28, "weights": 30, "sampling": 30,
     "team": 40, "protocols": 45, "experts": 45, "resume_checks": 45, "update": 50,
-    "fusion": 52, "rollout": 55, "checkpoint": 55, "saved_agents": 56, "evaluation": 57, "systems": 60,
+    "fusion": 52, "rollout": 55, "checkpoint": 55, "saved_agents": 56, "evaluation": 57, "systems": 60, "decoding": 62,
     "factory": 65, "runs": 70, "cli": 70,
     "analysis": 75,  # what no training needs
     "testing": 76,  # nothing of the package imports it
@@ -216,7 +216,8 @@ def test_a_command_answers_help_without_what_it_needs_later(command):
 def test_every_command_is_watched():
     assert COMMANDS == [
         "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "fuse",
-        "levels", "merge", "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "train", "values",
+        "levels", "merge", "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "together", "train",
+        "values",
     ]  # fmt: skip
     assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
         "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",
@@ -233,6 +234,9 @@ def test_every_command_is_watched():
     ("export --workdir=a", "flag --out=None"),
     ("fuse --workdir=a", "flag --out=None"),
     ("fuse --workdir=a --out=b --fuse=best", "flag --fuse=best"),
+    ("together --workdirs=a --together=mean_logits --alpha=1", "--alpha=1.0 would do nothing"),
+    ("together --workdirs=a --together=mean_logits --weights=1,x", "--weights=1,x: allowed are numbers"),
+    ("together --workdirs=a --together=switch --fit_updates=3", "only --value=head is fitted"),
     ("rescore --workdir=a left over", "unexpected arguments ['left', 'over']"),
     ("train --config=configs/coding.py --config.train.lr=-1 --workdir=x", "train.lr=-1.0"),
     ("train --config=configs/coding.py --config.train.group=1 --workdir=x", "train.group=1"),
