@@ -119,7 +119,9 @@ def of_seed(reports: dict[str, dict]) -> dict[str, dict[str, float]]:
     rows["best single"] = max(
         single.values(), key=lambda numbers: numbers["greedy"]
     )  # chosen by the test, in its favour
-    rows["each half by its own member"] = {mode: _by_half(first["alone"], mode) for mode in ("sampled", "greedy")}
+    rows["each half by its own member"] = {
+        mode: _by_half(first["alone"], mode) for mode in ("sampled", "greedy")
+    }
     return rows | {name: _numbers(report["together"]) for name, report in reports.items()}
 
 

@@ -48,7 +48,9 @@ def define_flags() -> None:
     entry.define_config()
     flags.DEFINE_string("workdir", "", "Run folder to take trained agents from; empty: the untrained team.")
     flags.DEFINE_enum("step", BEST, [BEST, LATEST], "Checkpoint of the run.")
-    flags.DEFINE_string("out", None, "Folder to write: the model, values.json, and the answers that it is fitted to.")
+    flags.DEFINE_string(
+        "out", None, "Folder to write: the model, values.json, and the answers that it is fitted to."
+    )
     flags.mark_flag_as_required("out")
 
 

@@ -83,7 +83,9 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if own.value == FITTED and not own.model:
         bad.append("qstar.model='': qstar.value='fitted' needs the folder of experiments.values")
     if own.value == FITTED and config.team.mode == "full":
-        bad.append("team.mode='full': values of steps are fitted with adapters, allowed are adapters and frozen")
+        bad.append(
+            "team.mode='full': values of steps are fitted with adapters, allowed are adapters and frozen"
+        )
     pair = own.value == ASKED or own.labels == "completions"
     if len(agents) > 2 or pair and len(agents) != 2:
         wanted = "two, who writes and who values" if pair else "one, or two: who writes and who values"
