@@ -11,6 +11,8 @@ Variants (after a colon, comma-separated):
   expert_1       products (of words: the larger of two numbers)
   expert_2       a + b - c (of words: two steps)
   team           all three experts answer at the same time, and the majority's answer counts
+  cascade        one expert after the other, until one is confident of its answer
+  router         one expert answers, whom a router chooses that learns from what was right
   weight         one agent, which has weights merged of the experts', on all kinds (the default)
   words          sums in words, in place of sums of numbers
   smoke          tiny random models, everything else real
@@ -26,6 +28,7 @@ reasoning = experiment("reasoning")
 EXPERTS = ("expert_0", "expert_1", "expert_2")
 # Of each source the grades that each expert learns; together they are all kinds.
 KINDS = {"sums": ((1, 3), (2,), (4,)), "words": ((1,), (2,), (3,))}
+TEAMS = ("team", "cascade", "router")
 SHARED = ("words", "smoke")  # variants that go with each of the others
 
 
@@ -34,7 +37,8 @@ class Row:
     """A row of the table: a command, and its further flags.
 
     Attributes:
-      command: ``merge``, of the experts' weights, or ``evaluate``, of the team that they are.
+      command: ``merge``, of the experts' weights; ``evaluate``, of the team that they are; ``together``, one text by
+        all of them; or ``train``, of what chooses among them.
       variant: of this file, the config of the command.
       flags: further flags.
     """
@@ -44,13 +48,28 @@ class Row:
     flags: tuple[str, ...] = ()
 
 
+def _evaluated(protocol: str, total: str) -> Row:
+    return Row("evaluate", "team", (f"--config.train.protocol={protocol}", f"--config.task.total={total}"))
+
+
+def _together(mode: str) -> Row:
+    return Row("together", "team", (f"--together={mode}", "--noalone"))
+
+
 def _merged(method: str, *flags: str) -> Row:
     return Row("merge", "weight", (f"--method={method}", *flags))
 
 
 # Rows by level. Of the first merge the base and the experts are measured, too.
 LEVELS = {
-    "text": {"vote": Row("evaluate", "team")},
+    "api": {"cascade": Row("evaluate", "cascade"), "router": Row("train", "router")},
+    "text": {
+        "vote": Row("evaluate", "team"),
+        "discussion": _evaluated("discussion", "vote"),
+        "review": _evaluated("review", "last"),
+        "leader": _evaluated("leader", "last"),
+    },
+    "logit": {name: _together(name) for name in ("mean_logits", "mean_probabilities", "switch")},
     "weight": {
         "mean": _merged("mean"),
         "soup": _merged("soup"),
@@ -65,7 +84,7 @@ LEVELS = {
 
 def get_config(arg=None):
     """The weights of the experts in one agent, or one of the variants named in the module's docstring."""
-    options = parse_arg(arg, **dict.fromkeys((*EXPERTS, "team", "weight", *SHARED), False))
+    options = parse_arg(arg, **dict.fromkeys((*EXPERTS, *TEAMS, "weight", *SHARED), False))
     chosen = [name for name in options if options[name] and name not in SHARED]
     if len(chosen) > 1:
         raise UserError(f"config options {chosen[0]} and {chosen[1]} exclude each other")
@@ -73,8 +92,10 @@ def get_config(arg=None):
     config = reasoning.get_config("solo,words" if options.words else "solo")
     config.task.total, config.eval.vote, config.warm_up.steps = "mean", "", 0
     config.team.agents = ("solver",)
-    if variant == "team":
+    if variant in TEAMS:
         config.team.agents, config.task.total, config.train.protocol = EXPERTS, "vote", "simultaneous"
+    if variant in ("cascade", "router"):
+        routed(config, variant)
     if variant in EXPERTS:
         expert(config, EXPERTS.index(variant))
     if options.smoke:
@@ -92,4 +113,17 @@ def expert(config, number):
     config.task.grades = KINDS[config.task.source][number]
     config.train.system, config.sft.source, config.sft.batch = "sft", "reference", 16
     config.train.steps = 60
+    config.eval.every, config.eval.before = 0, False
+
+
+def routed(config, variant):
+    """One expert at a time; in training a router learns, and nobody else."""
+    config.train.system, config.train.protocol, config.train.joint_mode = "der", "routed", "aligned"
+    config.task.total = "mean"
+    if variant == "cascade":
+        config.router.kind, config.train.turns = "cascade", len(EXPERTS)
+        return
+    config.train.turns, config.train.lr = 1, 0.0
+    config.train.group, config.train.steps = 4, 100
+    config.train.prompts = config.train.prompts_per_microbatch = 12
     config.eval.every, config.eval.before = 0, False

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from absl import flags
 
+from jaxmarl_llm import metrics
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config.files import experiment
-from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.runs import budgets, summaries
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
@@ -25,7 +26,13 @@ from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 levels = experiment("levels")
 TEAM, BASE, ORACLE = "team", "base", "oracle router"
-RESULTS = {"merge": "merge.json", "evaluate": "evaluation.json"}  # what a command leaves when it is finished
+# What a command leaves when it is finished.
+RESULTS = {
+    "merge": "merge.json",
+    "evaluate": "evaluation.json",
+    "together": "together.json",
+    "train": "summary.json",
+}
 
 
 def command(name: str, variant: str, shared: Sequence[str], seed: int, *more: str) -> list[str]:
@@ -49,14 +56,22 @@ def jobs(
     for level in chosen:
         for name, row in levels.LEVELS[level].items():
             place = folder / level / name
-            result, more = place / RESULTS[row.command], [f"--workdir={team}", *row.flags]
+            result, more = place / RESULTS[row.command], _places(row.command, team, place)
             if row.command == "merge":
-                more += [f"--out={place}", f"--report={'all' if first else 'result'}"]
+                more.append(f"--report={'all' if first else 'result'}")
                 first = False
-            else:
-                more += [f"--out={result}"]
-            made[result] = command(row.command, row.variant, shared, seed, *more)
+            made[result] = command(row.command, row.variant, shared, seed, *more, *row.flags)
     return made
+
+
+def _places(name: str, team: pathlib.Path, place: pathlib.Path) -> list[str]:
+    """Flags that say where a row's command finds the team and leaves its result."""
+    if name == "merge":
+        return [f"--workdir={team}", f"--out={place}"]
+    if name == "train":
+        return [f"--config.team.begin={team}", f"--workdir={place}"]
+    source = "--workdirs" if name == "together" else "--workdir"
+    return [f"{source}={team}", f"--out={place / RESULTS[name]}"]
 
 
 def finished(path: pathlib.Path) -> bool:
@@ -88,8 +103,17 @@ def rows_of(
             if not path.is_file():
                 continue
             content = summaries.read_json(path)
-            if row.command == "evaluate":
+            if row.command == "together":
+                rows[name] = _row(
+                    level, content["together"], {}, content["together"]["ledger"]["forward_passes"]
+                )
+            elif row.command == "train":
+                rows[name] = _row(
+                    level, summaries.read_json(path.parent / "test" / "after.json"), _spent(path.parent)
+                )
+            elif row.command == "evaluate":
                 rows[name] = _row(level, content, {})
+            if row.command != "merge":
                 continue
             for title, report in content["test"]["rows"].items():
                 own = title == content["method"]
@@ -102,7 +126,14 @@ def rows_of(
     return {name: rows[name] for name in [*first, *(name for name in rows if name not in first)]}
 
 
-def _row(level: str, report: dict, validation: dict) -> dict:
+def _spent(folder: pathlib.Path) -> dict:
+    """Answers and tokens of a training that chooses among the experts."""
+    row = [row for row in metrics.read_metrics(folder) if budgets.ANSWERS in row][-1]
+    return {"answers": row[budgets.ANSWERS], "tokens": row[budgets.TOKENS]}
+
+
+def _row(level: str, report: dict, validation: dict, passes: float | None = None) -> dict:
+    """A row of a report; ``passes``: forward passes of an answer, None: as many as it has tokens."""
     modes = {
         mode: {one["item"]: one["return"] for one in report[mode]["items"]} for mode in ("sampled", "greedy")
     }
@@ -111,6 +142,7 @@ def _row(level: str, report: dict, validation: dict) -> dict:
         "level": level,
         **modes,
         "answer_tokens": report["sampled"]["answer_tokens"],
+        "passes": report["sampled"]["answer_tokens"] if passes is None else passes,
         "validation": chosen,
     }
 
@@ -121,7 +153,8 @@ def _oracle(rows: Mapping[str, dict], grades: Mapping[str, int], kinds: Sequence
     asked = {item: rows[expert_of[grades[item]]] for item in rows[levels.EXPERTS[0]]["sampled"]}
     modes = {mode: {item: row[mode][item] for item, row in asked.items()} for mode in ("sampled", "greedy")}
     tokens = float(np.mean([row["answer_tokens"] for row in asked.values()]))
-    return {"level": "api", **modes, "answer_tokens": tokens, "validation": {"answers": 0, "tokens": 0}}
+    nothing = {"answers": 0, "tokens": 0}
+    return {"level": "api", **modes, "answer_tokens": tokens, "passes": tokens, "validation": nothing}
 
 
 def table(results: Mapping[str, Mapping[str, dict]], grades: Mapping[str, int], kinds: Sequence) -> tuple:
@@ -141,7 +174,8 @@ def table(results: Mapping[str, Mapping[str, dict]], grades: Mapping[str, int], 
         spent = [np.mean([row["validation"][part] for row in seeds]) for part in ("answers", "tokens")]
         lines.append((
             name, seeds[0]["level"], f"{ends.mean:.1f} [{ends.low:.1f}, {ends.high:.1f}]", *of_kinds, f"{greedy:.1f}",
-            f"{np.mean([row['answer_tokens'] for row in seeds]):.1f}", *(f"{x:.0f}" for x in spent), str(len(seeds)),
+            *(f"{np.mean([row[name] for row in seeds]):.1f}" for name in ("answer_tokens", "passes")),
+            *(f"{x:.0f}" for x in spent), str(len(seeds)),
         ))  # fmt: skip
     titles = [f"kind {n} ({len([i for i in grades if grades[i] in own])})" for n, own in enumerate(kinds)]
     headers = [
@@ -151,7 +185,8 @@ def table(results: Mapping[str, Mapping[str, dict]], grades: Mapping[str, int], 
         *titles,
         "greedy",
         "tokens/answer",
-        "validation answers",
+        "passes",
+        "answers to choose",
         "tokens",
         "seeds",
     ]

@@ -15,7 +15,9 @@ KINDS = ((1,), (2,), (3,))
 
 
 @pytest.mark.parametrize("arg", [
-    None, *(f"{name}{more}" for name in (*config_file.EXPERTS, "team", "weight") for more in ("", ",words", ",smoke")),
+    None,
+    *(f"{name}{more}" for name in (*config_file.EXPERTS, *config_file.TEAMS, "weight")
+      for more in ("", ",words", ",smoke")),
 ])  # fmt: skip
 def test_every_variant_can_be_used(arg):
     config = config_file.get_config(arg)
@@ -92,17 +94,29 @@ def test_the_table_by_hand(tmp_path):
         (place / "weight" / "search" / "merge.json").write_text(json.dumps(facts))
         (place / "text" / "vote").mkdir(parents=True)
         (place / "text" / "vote" / "evaluation.json").write_text(json.dumps(report(of=(0, 0, 100, 0), tokens=9.0)))
-        for name, row in levels.rows_of(place, ["text", "weight"], GRADES, KINDS).items():
+        (place / "logit" / "switch").mkdir(parents=True)
+        ledger = {"ledger": {"forward_passes": 27.0}}
+        facts = {"together": report(of=(100, 100, 0, 0), tokens=9.0) | ledger}
+        (place / "logit" / "switch" / "together.json").write_text(json.dumps(facts))
+        (place / "api" / "router" / "test").mkdir(parents=True)
+        (place / "api" / "router" / "summary.json").write_text(json.dumps({"after": {}}))
+        (place / "api" / "router" / "test" / "after.json").write_text(json.dumps(report(of=(100,) * 4, tokens=3.0)))
+        spent = {"step": 1, "spent/answers": 48, "spent/tokens": 300}
+        (place / "api" / "router" / "metrics.jsonl").write_text(json.dumps(spent) + "\n")
+        for name, row in levels.rows_of(place, ["api", "text", "logit", "weight"], GRADES, KINDS).items():
             results.setdefault(name, {})[str(seed)] = row
     lines, headers = levels.table(results, GRADES, KINDS)
     by_name = {line[0]: line[1:] for line in lines}
-    assert list(by_name) == ["base", *config_file.EXPERTS, "oracle router", "vote", "mean", "search"]
+    chosen = ["router", "vote", "switch", "mean", "search"]
+    assert list(by_name) == ["base", *config_file.EXPERTS, "oracle router", *chosen]
     assert headers[3:6] == ["kind 0 (1)", "kind 1 (1)", "kind 2 (2)"]
     # Questions 1 and 2 to the first two experts, 3 and 4 to the third; tokens 2, 3, 4 and 4.
     assert by_name["oracle router"][:6] == ("api", "87.5 [87.5, 87.5]", "100.0", "100.0", "75.0", "87.5")
     assert by_name["oracle router"][6] == "3.2"
     assert by_name["mean"][:2] == ("weight", "75.0 [50.0, 100.0]") and by_name["mean"][3] == "50.0"
     assert by_name["search"][-3:] == ("60", "90", "2") and by_name["vote"][0] == "text"
+    assert by_name["switch"][0] == "logit" and by_name["switch"][6:8] == ("9.0", "27.0")
+    assert by_name["router"][0] == "api" and by_name["router"][6:] == ("3.0", "3.0", "48", "300", "2")
     one, _ = levels.table({name: {"0": rows["0"]} for name, rows in results.items()}, GRADES, KINDS)
     assert dict((line[0], line[2]) for line in one)["expert_1"].startswith("25.0 [0.0, ")
 
