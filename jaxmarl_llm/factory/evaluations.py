@@ -7,7 +7,7 @@ import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import agent_settings, engine, gate, workload
+from jaxmarl_llm.config import agent_settings, gate, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
@@ -26,6 +26,7 @@ from jaxmarl_llm.factory import (
     tools,
     training,
 )
+from jaxmarl_llm.rollout.engines import LOCAL, Engine, LocalEngine
 from jaxmarl_llm.utils import compile_times, console, device_memory
 from jaxmarl_llm.utils.errors import UserError
 
@@ -66,17 +67,16 @@ def evaluate(
         long_prompts=config.sampling.long_prompts,
         step=step,
         vote=Vote(config.eval.vote, config.eval.chains) if config.eval.vote else None,
-        overlap=alone and _may_overlap(config, team, toolbox),
+        overlap=alone and _may_overlap(config, team, toolbox, options.get("engine", LOCAL)),
         **options,
     )
 
 
-def _may_overlap(config, team: team_lib.Team, toolbox) -> bool:
+def _may_overlap(config, team: team_lib.Team, toolbox, engine: Engine) -> bool:
     """Whether a batch may be drawn while another is judged: nothing but the sampler here and the task is called."""
-    mesh = config.mesh.agent * config.mesh.data * config.mesh.model
-    one = mesh == jax.process_count() == 1 and not is_dotted(config.train.protocol)
-    here = not engine.by_servers(config) and not any(member.remote for member in team.members)
-    return one and here and toolbox is None
+    own = jax.process_count() == 1 and not is_dotted(config.train.protocol)
+    here = isinstance(engine, LocalEngine) and not any(member.remote for member in team.members)
+    return own and here and toolbox is None and all(m.stack.layout.mesh is None for m in team.members)
 
 
 def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: int = 1) -> int:
