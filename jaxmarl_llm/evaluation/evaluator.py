@@ -12,7 +12,7 @@ from jaxmarl_llm import records, rollout
 from jaxmarl_llm.evaluation import votes
 from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
-from jaxmarl_llm.forest import Joint, SpeakRequest, episodes, metrics
+from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, episodes, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
 from jaxmarl_llm.rollout import overlapping, requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
@@ -109,35 +109,56 @@ def evaluate(
     options = dict(
         params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, **limits
     )
+    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     timer = overlapping.in_turns()
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, timer=timer, **options)
-    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
-    batches: list[list[list[tuple]]] = []  # of each the answers by turn, and by item
-    tokens_B: list[tuple[int, ...]] = []
-    counts_B: list[tuple[tuple[float, ...], ...]] = []
     plan = plan_batches(number, size)
     rollouts = [
         functools.partial(run, [item_ids[b] for b in batch], jax.random.fold_in(key, i))
         for i, (_, batch) in enumerate(plan)
     ]
     forests = overlapping.two_at_a_time(rollouts) if overlap else (each() for each in rollouts)
+    answered = _Answered([], [], [])
     for (n_real, _), forest in zip(plan, forests, strict=True):
-        actions = records.joint_actions(step, forest, task, tokenizers)
-        by_turn = answers_by_turn(forest.joints)
-        batches.append([_by_item([actions[j] for j in answers], per_item, n_real) for answers in by_turn])
-        tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
-        tokens_B += _by_item(tokens, per_item, n_real)
-        if scorer.sequential:
-            numbers = [episodes.counts(forest, forest.chain_to(j)) for j in by_turn[-1]]
-            counts_B += _by_item(numbers, per_item, n_real)
-        progress(len(tokens_B), number)
-    turns = max(map(len, batches))
-    turns_TB = [[row for batch in batches for row in batch[min(t, len(batch) - 1)]] for t in range(turns)]
+        answered.add(forest, records.joint_actions(step, forest, task, tokenizers), per_item, n_real)
+        progress(len(answered.tokens_B), number)
+    turns_TB = answered.turns_TB()
     if all(action.total is None for row in turns_TB[-1] for action in row):
         answers = f"{number * per_item} joint answers to {number} problems"
         raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
-    build = functools.partial(_evaluation, task, item_ids, turns_TB, tokens_B, counts_B, vote)
+    counts_B = answered.counts_B if scorer.sequential else []
+    build = functools.partial(_evaluation, task, item_ids, turns_TB, answered.tokens_B, counts_B, vote)
     return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
+
+
+class _Answered(NamedTuple):
+    """What batches of items were answered.
+
+    Attributes:
+      batches: of each the answers by turn, and by item.
+      tokens_B: completion tokens that each answer to an item took.
+      counts_B: numbers of each episode, see `episodes.counts`.
+    """
+
+    batches: list[list[list[tuple]]]
+    tokens_B: list[tuple[int, ...]]
+    counts_B: list[tuple[tuple[float, ...], ...]]
+
+    def add(self, forest: Forest, actions: Sequence[Any], per_item: int, n_real: int) -> None:
+        """Add a batch, of which the first ``n_real`` items are no filling."""
+        by_turn = answers_by_turn(forest.joints)
+        self.batches.append([_by_item([actions[j] for j in own], per_item, n_real) for own in by_turn])
+        tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
+        self.tokens_B.extend(_by_item(tokens, per_item, n_real))
+        numbers = [episodes.counts(forest, forest.chain_to(j)) for j in by_turn[-1]]
+        self.counts_B.extend(_by_item(numbers, per_item, n_real))
+
+    def turns_TB(self) -> list[list[tuple]]:
+        """The answers by turn and item; a batch that ended early stays at its last turn."""
+        turns = max(map(len, self.batches))
+        return [
+            [row for batch in self.batches for row in batch[min(t, len(batch) - 1)]] for t in range(turns)
+        ]
 
 
 def answers_by_turn(joints: Sequence[Joint]) -> list[list[int]]:
