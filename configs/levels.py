@@ -38,8 +38,8 @@ class Row:
 
     Attributes:
       command: ``merge``, of the experts' weights; ``evaluate``, of the team that they are; ``together``, one text by
-        all of them; or ``train``, of what chooses among them.
-      variant: of this file, the config of the command.
+        all of them; ``train``, of what chooses among them; or ``fuse``, of one student that they teach.
+      variant: of this file, the config of the command; '': the team's.
       flags: further flags.
     """
 
@@ -56,6 +56,10 @@ def _together(mode: str) -> Row:
     return Row("together", "team", (f"--together={mode}", "--noalone"))
 
 
+def _fused(weight: str) -> Row:
+    return Row("fuse", "", ("--texts=reference", "--held_out=reference", "--steps=60", weight))
+
+
 def _merged(method: str, *flags: str) -> Row:
     return Row("merge", "weight", (f"--method={method}", *flags))
 
@@ -69,7 +73,12 @@ LEVELS = {
         "review": _evaluated("review", "last"),
         "leader": _evaluated("leader", "last"),
     },
-    "logit": {name: _together(name) for name in ("mean_logits", "mean_probabilities", "switch")},
+    "logit": {
+        **{name: _together(name) for name in ("mean_logits", "mean_probabilities", "switch")},
+        # Of the same texts, right answers of all kinds, with and without teachers.
+        "fusion": _fused("--weight=0.1"),
+        "texts_alone": _fused("--weight=0"),
+    },
     "weight": {
         "mean": _merged("mean"),
         "soup": _merged("soup"),

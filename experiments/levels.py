@@ -32,13 +32,14 @@ RESULTS = {
     "evaluate": "evaluation.json",
     "together": "together.json",
     "train": "summary.json",
+    "fuse": "fusion/report.json",
 }
 
 
 def command(name: str, variant: str, shared: Sequence[str], seed: int, *more: str) -> list[str]:
-    """One of this project's commands with a variant of configs/levels.py."""
-    config = f"--config=configs/levels.py:{','.join((variant, *shared))}"
-    return [sys.executable, "-m", f"{__package__}.{name}", config, f"--config.seed={seed}", *more]
+    """One of this project's commands with a variant of configs/levels.py; '': with the config of what it reads."""
+    config = [f"--config=configs/levels.py:{','.join((variant, *shared))}", f"--config.seed={seed}"]
+    return [sys.executable, "-m", f"{__package__}.{name}", *(config if variant else ()), *more]
 
 
 def jobs(
@@ -66,7 +67,7 @@ def jobs(
 
 def _places(name: str, team: pathlib.Path, place: pathlib.Path) -> list[str]:
     """Flags that say where a row's command finds the team and leaves its result."""
-    if name == "merge":
+    if name in ("merge", "fuse"):
         return [f"--workdir={team}", f"--out={place}"]
     if name == "train":
         return [f"--config.team.begin={team}", f"--workdir={place}"]
@@ -102,28 +103,34 @@ def rows_of(
             path = folder / level / name / RESULTS[row.command]
             if not path.is_file():
                 continue
-            content = summaries.read_json(path)
-            if row.command == "together":
-                rows[name] = _row(
-                    level, content["together"], {}, content["together"]["ledger"]["forward_passes"]
-                )
-            elif row.command == "train":
-                rows[name] = _row(
-                    level, summaries.read_json(path.parent / "test" / "after.json"), _spent(path.parent)
-                )
-            elif row.command == "evaluate":
-                rows[name] = _row(level, content, {})
-            if row.command != "merge":
+            place = folder / level / name
+            if row.command in ("train", "fuse"):  # trainings, which test their last state
+                chosen_by = _spent(place) if row.command == "train" else {}
+                rows[name] = _row(level, summaries.read_json(place / "test" / "after.json"), chosen_by)
                 continue
-            for title, report in content["test"]["rows"].items():
-                own = title == content["method"]
-                rows[name if own else title] = _row(
-                    level if own else "", report, content["validation"] if own else {}
-                )
+            content = summaries.read_json(path)
+            if row.command == "evaluate":
+                rows[name] = _row(level, content, {})
+            elif row.command == "together":
+                passes = content["together"]["ledger"]["forward_passes"]
+                rows[name] = _row(level, content["together"], {}, passes)
+            else:
+                rows |= _merged(name, level, content)
     if all(name in rows for name in levels.EXPERTS):
         rows[ORACLE] = _oracle(rows, grades, kinds)
     first = [name for name in (BASE, *levels.EXPERTS, ORACLE) if name in rows]
     return {name: rows[name] for name in [*first, *(name for name in rows if name not in first)]}
+
+
+def _merged(name: str, level: str, content: dict) -> dict[str, dict]:
+    """The row of a merge, and those of the base and the members where it has them."""
+    rows = {}
+    for title, report in content["test"]["rows"].items():
+        own = title == content["method"]
+        rows[name if own else title] = _row(
+            level if own else "", report, content["validation"] if own else {}
+        )
+    return rows
 
 
 def _spent(folder: pathlib.Path) -> dict:

@@ -98,6 +98,10 @@ def test_the_table_by_hand(tmp_path):
         ledger = {"ledger": {"forward_passes": 27.0}}
         facts = {"together": report(of=(100, 100, 0, 0), tokens=9.0) | ledger}
         (place / "logit" / "switch" / "together.json").write_text(json.dumps(facts))
+        (place / "logit" / "fusion" / "fusion").mkdir(parents=True)
+        (place / "logit" / "fusion" / "fusion" / "report.json").write_text("[]")
+        (place / "logit" / "fusion" / "test").mkdir()
+        (place / "logit" / "fusion" / "test" / "after.json").write_text(json.dumps(report(of=(50,) * 4, tokens=2.0)))
         (place / "api" / "router" / "test").mkdir(parents=True)
         (place / "api" / "router" / "summary.json").write_text(json.dumps({"after": {}}))
         (place / "api" / "router" / "test" / "after.json").write_text(json.dumps(report(of=(100,) * 4, tokens=3.0)))
@@ -107,7 +111,7 @@ def test_the_table_by_hand(tmp_path):
             results.setdefault(name, {})[str(seed)] = row
     lines, headers = levels.table(results, GRADES, KINDS)
     by_name = {line[0]: line[1:] for line in lines}
-    chosen = ["router", "vote", "switch", "mean", "search"]
+    chosen = ["router", "vote", "switch", "fusion", "mean", "search"]
     assert list(by_name) == ["base", *config_file.EXPERTS, "oracle router", *chosen]
     assert headers[3:6] == ["kind 0 (1)", "kind 1 (1)", "kind 2 (2)"]
     # Questions 1 and 2 to the first two experts, 3 and 4 to the third; tokens 2, 3, 4 and 4.
@@ -117,6 +121,8 @@ def test_the_table_by_hand(tmp_path):
     assert by_name["search"][-3:] == ("60", "90", "2") and by_name["vote"][0] == "text"
     assert by_name["switch"][0] == "logit" and by_name["switch"][6:8] == ("9.0", "27.0")
     assert by_name["router"][0] == "api" and by_name["router"][6:] == ("3.0", "3.0", "48", "300", "2")
+    assert by_name["fusion"][:2] == ("logit", "50.0 [50.0, 50.0]")
+    assert by_name["fusion"][6:] == ("2.0", "2.0", "0", "0", "2")
     one, _ = levels.table({name: {"0": rows["0"]} for name, rows in results.items()}, GRADES, KINDS)
     assert dict((line[0], line[2]) for line in one)["expert_1"].startswith("25.0 [0.0, ")
 
