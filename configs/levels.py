@@ -3,8 +3,8 @@ learned a third of the kinds of questions from right answers.
 
 Command:   python -m experiments.levels --workdir=runs/levels --seeds=0,1,2
            trains the three experts, puts them into one team, runs `LEVELS` below, prints a table with each kind
-Result:    docs/merging.md says how to read it; not measured with three seeds yet
-Cost:      the table has the answers and tokens of each row; see docs/merging.md
+Result:    docs/levels.md says how to read it; not measured with three seeds yet
+Cost:      the table has the answers and tokens of each row; see docs/levels.md
 One alone: python -m experiments.train --config=configs/levels.py:expert_0 --workdir=runs/expert_0
 Variants (after a colon, comma-separated):
   expert_0       sums of one and of two digits (of words: one step)
