@@ -120,14 +120,16 @@ def evaluate(
     forests = overlapping.two_at_a_time(rollouts) if overlap else (each() for each in rollouts)
     answered = _Answered([], [], [])
     for (n_real, _), forest in zip(plan, forests, strict=True):
-        answered.add(forest, records.joint_actions(step, forest, task, tokenizers), per_item, n_real)
+        actions = records.joint_actions(step, forest, task, tokenizers)
+        answered.add(forest, actions, per_item, n_real, scorer.sequential)
         progress(len(answered.tokens_B), number)
     turns_TB = answered.turns_TB()
     if all(action.total is None for row in turns_TB[-1] for action in row):
         answers = f"{number * per_item} joint answers to {number} problems"
         raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
-    counts_B = answered.counts_B if scorer.sequential else []
-    build = functools.partial(_evaluation, task, item_ids, turns_TB, answered.tokens_B, counts_B, vote)
+    build = functools.partial(
+        _evaluation, task, item_ids, turns_TB, answered.tokens_B, answered.counts_B, vote
+    )
     return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
 
 
@@ -137,21 +139,24 @@ class _Answered(NamedTuple):
     Attributes:
       batches: of each the answers by turn, and by item.
       tokens_B: completion tokens that each answer to an item took.
-      counts_B: numbers of each episode, see `episodes.counts`.
+      counts_B: of a sequential task numbers of each episode, see `episodes.counts`.
     """
 
     batches: list[list[list[tuple]]]
     tokens_B: list[tuple[int, ...]]
     counts_B: list[tuple[tuple[float, ...], ...]]
 
-    def add(self, forest: Forest, actions: Sequence[Any], per_item: int, n_real: int) -> None:
+    def add(
+        self, forest: Forest, actions: Sequence[Any], per_item: int, n_real: int, sequential: bool
+    ) -> None:
         """Add a batch, of which the first ``n_real`` items are no filling."""
         by_turn = answers_by_turn(forest.joints)
         self.batches.append([_by_item([actions[j] for j in own], per_item, n_real) for own in by_turn])
         tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
         self.tokens_B.extend(_by_item(tokens, per_item, n_real))
-        numbers = [episodes.counts(forest, forest.chain_to(j)) for j in by_turn[-1]]
-        self.counts_B.extend(_by_item(numbers, per_item, n_real))
+        if sequential:
+            numbers = [episodes.counts(forest, forest.chain_to(j)) for j in by_turn[-1]]
+            self.counts_B.extend(_by_item(numbers, per_item, n_real))
 
     def turns_TB(self) -> list[list[tuple]]:
         """The answers by turn and item; a batch that ended early stays at its last turn."""

@@ -7,7 +7,7 @@ from jaxmarl_llm.forest.turns import REMARK, Forest
 
 
 def charged(forest: Forest, task: Any) -> Forest:
-    """The forest as the task charges it; as it is, for a task without ``price`` and ``charge``.
+    """The forest as the task charges it; as it is, for a task that does not price tokens.
 
     An answer pays for its own turns, for those that led to it without being part of it, and for a remark that
     follows it: all tokens of its step, of prompts and completions, as the agents' own models count them.
