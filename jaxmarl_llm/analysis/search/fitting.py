@@ -91,7 +91,7 @@ def labels(config, tree: Tree) -> Callable[[np.ndarray], np.ndarray]:
 
 def rollouts(config, folder: pathlib.Path, by: Searchers, task) -> list[tuple[int, Forest]]:
     """Forests of answers to all problems, each with the index of its first problem."""
-    writer, size, found = config.team.agents[0], config.search.problems, []
+    writer, size, forests = config.team.agents[0], config.search.problems, []
     plain = config.copy_and_resolve_references()
     plain.train.protocol = "repeated"  # answers come whole, and not line by line
     for n, first in enumerate(range(0, len(task.items), size)):
@@ -102,8 +102,8 @@ def rollouts(config, folder: pathlib.Path, by: Searchers, task) -> list[tuple[in
             protocol = Completions(protocol, config.team.agents[1], config.qstar.rollouts, seed, strings)
         key = jax.random.fold_in(randomness.stream(config, "values"), n)
         journal = Journal(folder / "journal" / f"{n:04d}")
-        found.append((first, search.rollout(plain, protocol, by, task, ids, key, journal)))
-    return found
+        forests.append((first, search.rollout(plain, protocol, by, task, ids, key, journal)))
+    return forests
 
 
 @dataclasses.dataclass(frozen=True)
