@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxmarl_llm.config import gate as gate_fields
 from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.protocols import encoders
 from jaxmarl_llm.protocols.gate import Gate, Values
-from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.systems.critics.action_values import ActionValues
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.worlds import load as worlds
@@ -108,7 +108,7 @@ def _learned(config, team: Team | None) -> ActionValues:
         right = lambda state: best[table.states[state]]  # noqa: E731
     settings = (own.planner, own.waits, own.discount, own.episodes, config.seed)
     rows = planner.episodes(world, right, *settings)
-    encode = relevance.encoder(own.encoder, team, "gate.encoder")
+    encode = encoders.encoder(own.encoder, team, "gate.encoder")
     sizes = dict(hidden=own.hidden, lr=own.lr, updates=own.updates)
     return ActionValues(world, encode, rows, randomness.stream(config, "gate"), **sizes)
 

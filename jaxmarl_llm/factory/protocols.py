@@ -8,7 +8,8 @@ from jaxmarl_llm.config import advice, gate, planner, programs, qstar, router, w
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness, step_search
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom
+from jaxmarl_llm.memory import Relevance
+from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom, encoders
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols import routed as routes
@@ -16,7 +17,6 @@ from jaxmarl_llm.protocols.advice import Advice
 from jaxmarl_llm.protocols.dialogue import Dialogue
 from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.protocols.lessons import memory as lessons
-from jaxmarl_llm.protocols.lessons import relevance
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
@@ -151,13 +151,13 @@ def dealt(config, samples: int | None) -> bool:
     return config.lessons.select == "dealt" and samples is None
 
 
-def relevant(config, team: Team) -> relevance.Relevance | None:
+def relevant(config, team: Team) -> Relevance | None:
     """How relevant lessons are, where there are any."""
-    return relevance.build(config.lessons.encoder, team) if has_lessons(config) else None
+    return encoders.build(config.lessons.encoder, team) if has_lessons(config) else None
 
 
 def rounds(
-    config, task, relevance: relevance.Relevance | None, samples: int | None, memory=(), ends: bool = False
+    config, task, relevance: Relevance | None, samples: int | None, memory=(), ends: bool = False
 ) -> Protocol:
     """Rounds of programs. ``ends``: chains may end once nothing is left to gain (`search.stop_when_solved`);
     not in training or an evaluation, where every chain must reach the last round.
@@ -192,7 +192,7 @@ def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
 def build_router(config, team: Team) -> Router:
     """The network of ``router.kind=learned``, as it begins."""
     own = config.router
-    encode = relevance.encoder(own.encoder, team, "router.encoder")
+    encode = encoders.encoder(own.encoder, team, "router.encoder")
     key = randomness.stream(config, "router")
     ppo = Ppo(own.epochs, own.clip, own.entropy)
     optimizer = update.make_optimizer(lr=own.lr, steps=config.train.steps * own.epochs)

@@ -18,6 +18,7 @@ LAYER = {
     "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10,
     "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
+    "memory": 15,
     "policy": 20, "adapters": 20, "losses": 20, "credit": 20, "search": 20,
     "tasks": 22,  # tasks say what the executor is to run
     "forest": 25, "records": 26, "sharding": 28, "weights": 30, "sampling": 30,
@@ -37,7 +38,7 @@ EXECUTOR_LAYER = {
 }
 USES_JAX = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 WITHOUT_JAX = {
-    "executor", "tasks", "search", "metrics", "transcripts", "plots", "config", "configs", "analysis.report",
+    "executor", "tasks", "search", "memory", "metrics", "transcripts", "plots", "config", "configs", "analysis.report",
     "analysis.search.results", "analysis.search.ledger", "analysis.search.metrics", "analysis.search.seeds",
     "utils.files", "utils.formats", "utils.dotted", "utils.statistics", "utils.console", "cli.launch",
 }  # fmt: skip

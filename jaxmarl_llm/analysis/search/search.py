@@ -38,9 +38,9 @@ from jaxmarl_llm.factory import (
     training,
 )
 from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.memory import Relevance
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
-from jaxmarl_llm.protocols.lessons.relevance import Relevance
 from jaxmarl_llm.protocols.single import Single
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer

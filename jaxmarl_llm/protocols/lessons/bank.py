@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxmarl_llm.memory import greatest
 from jaxmarl_llm.utils.errors import UserError
 
 MODES = ("full", "speed_only", "relevance_only", "random", "dealt", "none")
@@ -21,7 +22,7 @@ class Entry:
     """A lesson with its origin and its effect.
 
     Attributes:
-      id: id of the turn that wrote it; negative if it was kept from earlier problems (see `kept`).
+      id: id of the turn that wrote it; negative if it was kept from earlier problems (`memory.numbered`).
       item: name of the problem.
       round: of its program, from 0.
       agent: its author.
@@ -48,9 +49,23 @@ class Entry:
     uses: int = 0
 
     @property
-    def benefit(self) -> float:
+    def value(self) -> float:
         """The benefit of the lesson, s(z) f(z)."""
         return self.score * self.factor
+
+    @property
+    def provenance(self) -> dict:
+        """The problem, the round and the author (`memory.Kept`)."""
+        return {"problem": self.item, "round": self.round, "agent": self.agent}
+
+    def key(self, name: str) -> str:
+        """The text of one of its keys, "program" or the empty one: the lesson itself (`memory.Kept`)."""
+        return {"": self.text, "program": self.program}[name]
+
+    @classmethod
+    def from_row(cls, row: dict) -> "Entry":
+        """The lesson of a row of a file (`memory.Kept`)."""
+        return cls(**row | {"shown": tuple(row["shown"])})
 
     @property
     def remembered(self) -> bool:
@@ -128,10 +143,8 @@ def select(
     elif mode == "random":
         chosen = []
     else:
-        by_benefit = sorted(own_lessons, key=lambda entry: -entry.benefit)
-        useful = [entry for entry in by_benefit if entry.benefit >= gate]
         most = {"full": math.ceil(number / 2), "speed_only": number, "relevance_only": 0}[mode]
-        chosen = useful[:most]
+        chosen = greatest(own_lessons, most, lambda entry: entry.value, gate)
     if mode == "speed_only":
         return chosen
     taken = {entry.id for entry in chosen}
@@ -144,7 +157,7 @@ def select(
 
 def most_relevant(entries: Sequence[Entry], number: int) -> list[Entry]:
     """The ``number`` lessons of the greatest q, of equal ones the older first."""
-    return sorted(entries, key=lambda entry: -entry.relevance)[:number]
+    return greatest(entries, number, lambda entry: entry.relevance)
 
 
 def deal(count: int, hands: int, number: int, random: np.random.Generator) -> list[list[int]]:
@@ -168,12 +181,3 @@ def deal(count: int, hands: int, number: int, random: np.random.Generator) -> li
         times_shown[chosen] += 1
         dealt.append(chosen)
     return dealt
-
-
-def kept(entries: Sequence[Entry], limit: int = 0) -> list[Entry]:
-    """Lessons for the banks of later problems: the newest ``limit``, numbered -1, -2, .. in order.
-
-    ``limit`` 0: all. Ids of the lessons shown to their authors are dropped, as they are no longer valid.
-    """
-    last = list(entries)[-limit:] if limit else list(entries)
-    return [dataclasses.replace(entry, id=-1 - n, shown=()) for n, entry in enumerate(last)]

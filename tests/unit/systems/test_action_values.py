@@ -8,7 +8,7 @@ import pytest
 
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import gates
-from jaxmarl_llm.protocols.lessons.relevance import ngrams
+from jaxmarl_llm.memory import ngrams
 from jaxmarl_llm.systems.critics.action_values import ActionValues
 from jaxmarl_llm.tasks.worlds import planner, tabular
 from jaxmarl_llm.tasks.worlds.corridor import Corridor

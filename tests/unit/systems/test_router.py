@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.protocols.lessons.relevance import ngrams
+from jaxmarl_llm.memory import ngrams
 from jaxmarl_llm.protocols.routed import Place
 from jaxmarl_llm.systems.der import Decisions, Der
 from jaxmarl_llm.systems.router import Ppo, Router

@@ -1,28 +1,24 @@
-"""Similarity of texts: encoders, and the cosine of lessons with the problem that they are shown for.
+"""Encoders of texts by name: a frozen policy of the team, counts of words, a function of the user's.
 
 LessonL (arXiv 2505.23946) takes the vector of CodeBERT's first token; here the policy itself encodes by
 default: nothing is downloaded, and the same model reads the lessons later.
 """
 
 import functools
-import re
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm.memory import Encoder, Relevance, ngrams
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils.dotted import resolve
 from jaxmarl_llm.utils.errors import UserError
 
-Encoder = Callable[[Sequence[str]], np.ndarray]
-NGRAM_DIMENSIONS = 1024
 ROWS = 8  # texts that the policy reads together
-_WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 class PolicyEncoder:
@@ -67,43 +63,6 @@ def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
     hidden_BLD, _ = policy.apply(variables, tokens_BL, positions_BL, method="hidden")
     mask_BL1 = (positions_BL < lengths_B[:, None])[..., None]
     return jnp.where(mask_BL1, hidden_BLD.astype(jnp.float32), 0.0).sum(1) / lengths_B[:, None]
-
-
-def ngrams(texts: Sequence[str]) -> np.ndarray:
-    """Hashed counts of words and of pairs of adjacent words, (X, NGRAM_DIMENSIONS); needs no model."""
-    vectors_XD = np.zeros((len(texts), NGRAM_DIMENSIONS), np.float32)
-    for x, text in enumerate(texts):
-        words = _WORD.findall(text.lower())
-        for gram in (*words, *map(" ".join, zip(words, words[1:], strict=False))):
-            vectors_XD[x, zlib.crc32(gram.encode()) % NGRAM_DIMENSIONS] += 1
-    return vectors_XD
-
-
-class Relevance:
-    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once, new ones together.
-
-    Raises:
-      ValueError: if the encoder gives no vector for each text.
-    """
-
-    def __init__(self, encoder: Encoder):
-        self._encoder = encoder
-        self._known: dict[str, np.ndarray] = {}
-
-    def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
-        """Relevance of each lesson to the source at its place."""
-        wanted = list(dict.fromkeys([*sources, *lessons]))
-        if new := [text for text in wanted if text not in self._known]:
-            vectors = np.asarray(self._encoder(new), np.float64)
-            if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
-                raise UserError(
-                    f"the encoder gave an array of shape {vectors.shape} for {len(new)} texts; "
-                    f"expected finite numbers of shape ({len(new)}, dimensions)"
-                )
-            norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-            self._known |= dict(zip(new, vectors / norms, strict=True))
-        pairs = zip(lessons, sources, strict=True)
-        return [float(self._known[text] @ self._known[source]) for text, source in pairs]
 
 
 def build(name: str, team: Team) -> Relevance:

@@ -1,4 +1,4 @@
-"""How alike texts are, against plain arithmetic; the policy as an encoder."""
+"""Encoders of texts: the policy, words, functions of the user's."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,28 +6,8 @@ import pytest
 import scripted_team
 import tiny
 
-from jaxmarl_llm.protocols.lessons import relevance
-from jaxmarl_llm.protocols.lessons.relevance import PolicyEncoder, Relevance, ngrams
-
-
-def test_cosine_by_hand_and_every_text_once():
-    asked = []
-
-    def encoder(texts):
-        asked.append(list(texts))
-        return np.array([[len(text), text.count("a")] for text in texts], float)
-
-    like = Relevance(encoder)
-    # "aa" is (2, 2), "ab" (2, 1), "bbb" (3, 0): cosines 6 / (sqrt 8 sqrt 5) and 1 / sqrt 2.
-    assert like(["ab", "bbb"], ["aa", "aa"]) == pytest.approx([0.948683, 0.707107], abs=1e-6)
-    assert like(["bbb", "aa"], ["aa", "aa"]) == pytest.approx([0.707107, 1.0], abs=1e-6)
-    assert asked == [["aa", "ab", "bbb"]]
-
-
-def test_words_in_common_count():
-    vectors = ngrams(["sort the list once", "sort the list", "use a set"])
-    assert vectors[0] @ vectors[1] == 5  # sort, the, list, and two pairs
-    assert vectors[0] @ vectors[2] == 0
+from jaxmarl_llm.protocols import encoders
+from jaxmarl_llm.protocols.encoders import PolicyEncoder
 
 
 @pytest.mark.slow
@@ -65,10 +45,10 @@ def too_few(texts):
 
 def test_encoders_by_name():
     team = scripted_team.tiny_team()
-    assert relevance.build("ngrams", team)(["a b"], ["a b"]) == pytest.approx([1.0])
-    assert -1 <= relevance.build("policy", team)(["w3"], ["w4"])[0] <= 1
-    assert relevance.build(f"{__name__}.by_length", team)(["x"], ["y"]) == pytest.approx([1.0])
+    assert encoders.build("ngrams", team)(["a b"], ["a b"]) == pytest.approx([1.0])
+    assert -1 <= encoders.build("policy", team)(["w3"], ["w4"])[0] <= 1
+    assert encoders.build(f"{__name__}.by_length", team)(["x"], ["y"]) == pytest.approx([1.0])
     with pytest.raises(ValueError, match=r"shape \(1, 2\) for 2 texts"):
-        relevance.build(f"{__name__}.too_few", team)(["x"], ["y"])
+        encoders.build(f"{__name__}.too_few", team)(["x"], ["y"])
     with pytest.raises(ValueError, match="lessons.encoder 'nowhere'"):
-        relevance.build("nowhere", team)
+        encoders.build("nowhere", team)

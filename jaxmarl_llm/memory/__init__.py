@@ -1,0 +1,24 @@
+"""A memory of texts: items with the keys they are searched by, rules that choose some of them, files that keep them.
+
+Lessons, peers' answers, experience with programs and examples of commits are kept in it. It needs no JAX.
+"""
+
+from jaxmarl_llm.memory.index import RULES, Index
+from jaxmarl_llm.memory.items import Item, Kept, check_task, greatest, numbered
+from jaxmarl_llm.memory.relevance import Encoder, Relevance, ngrams
+from jaxmarl_llm.memory.store import Store, saved
+
+__all__ = [
+    "RULES",
+    "Encoder",
+    "Index",
+    "Item",
+    "Kept",
+    "Relevance",
+    "Store",
+    "check_task",
+    "greatest",
+    "ngrams",
+    "numbered",
+    "saved",
+]
