@@ -37,7 +37,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
-    general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, loss, critic, preference,
+    general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, mlpo, loss, critic, preference,
     malt, sweet, router, gate, advice, tools, imitation, distil, programs, qstar,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}

@@ -1,9 +1,20 @@
 """What train.system=mlpo needs: a leader that learns, and at least one peer, none of which does."""
 
 from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.config.fields import Read, number
 from jaxmarl_llm.config.options import ConfigDict
 
 NAME = "mlpo"
+FIELDS = (
+    number(
+        "mlpo.peer_answers",
+        0,
+        "K: each peer answers a problem K times in training; from then on these answers take turns. 0: it always "
+        "answers anew.",
+        low=0,
+        read=Read(lambda c: c.train.system == NAME, "only train.system='mlpo' has peers"),
+    ),
+)
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -25,6 +36,11 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(
             f"train.counterfactual={c.counterfactual!r}: with train.system='mlpo' the leader's answers are compared "
             "after the same answers already, allowed is ''"
+        )
+    if config.mlpo.peer_answers and (c.overlap or c.redraw):
+        bad.append(
+            f"mlpo.peer_answers={config.mlpo.peer_answers}: an iteration must know the peers' answers of the one "
+            "before, allowed with train.overlap=False and train.redraw=0"
         )
     return [*bad, *_leader(config, agents[-1]), *_peers(config, agents[:-1])]
 

@@ -10,8 +10,8 @@ from jaxmarl_llm.utils.errors import UserError
 # What metrics begin with that are no agent's; those of an agent begin with its name.
 RESERVED = (
     "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "gate", "lessons", "madpo",
-    "malt", "maporl", "memory", "preference", "reward_model", "router", "seconds", "sft", "spent", "step", "sweet",
-    "test", "test_greedy", "train",
+    "malt", "maporl", "memory", "mlpo", "preference", "reward_model", "router", "seconds", "sft", "spent", "step",
+    "sweet", "test", "test_greedy", "train",
 )  # fmt: skip
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 FIELDS = (

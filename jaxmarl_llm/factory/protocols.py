@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import advice, gate, planner, programs, qstar, router, workload
+from jaxmarl_llm.config import advice, gate, mlpo, planner, programs, qstar, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness, step_search
@@ -22,6 +22,7 @@ from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
 from jaxmarl_llm.protocols.mixture import Mixture
+from jaxmarl_llm.protocols.peer_answers import PeerAnswers
 from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
 from jaxmarl_llm.protocols.planner import Planner
 from jaxmarl_llm.protocols.prompted import Prompted
@@ -64,7 +65,8 @@ def build(
 ) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
 
-    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, or a router; () as it begins.
+    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, peers' answers, or a
+    router; () as it begins.
     ``toolbox``: what agents may call, see `factory.tools.opened`.
     """
     if toolbox is None:
@@ -124,6 +126,8 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
     if c.protocol == "leader":
         # In an evaluation every chain has peer answers of its own.
         options |= {"fan_out": c.system == "mlpo" and samples is None}
+        if keeps_peers(config) and samples is None:
+            options |= {"given": (peer_answers(config) if memory == () else memory).given}
     if c.protocol in WITH_FEEDBACK:
         return WITH_FEEDBACK[c.protocol](task.prompts, samples or c.group, c.turns, **options)
     feedback = task.feedback if c.turns > 1 else None
@@ -189,6 +193,16 @@ def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
     return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
 
 
+def keeps_peers(config) -> bool:
+    """Whether answers of peers that do not learn are kept and read again."""
+    return config.train.system == mlpo.NAME and config.mlpo.peer_answers > 0
+
+
+def peer_answers(config) -> PeerAnswers:
+    """The kept answers of peers, as a run begins."""
+    return PeerAnswers(config.team.agents[:-1], config.mlpo.peer_answers)
+
+
 def build_router(config, team: Team) -> Router:
     """The network of ``router.kind=learned``, as it begins."""
     own = config.router
@@ -210,8 +224,8 @@ def routing(config, team: Team, memory=()) -> routes.Router:
 
 
 def memory_of(config, models):
-    """What a run's system (its ``models``) has learned for the protocol: lessons, or a router; else ()."""
-    return models if remembers(config) or router.learns(config) else ()
+    """What a run's system (its ``models``) has for the protocol: lessons, peers' answers, or a router; else ()."""
+    return models if remembers(config) or keeps_peers(config) or router.learns(config) else ()
 
 
 def saved_memory(config, workdir, step: int, team: Team):

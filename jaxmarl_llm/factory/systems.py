@@ -82,6 +82,8 @@ def build(
     name, collect = config.train.system, workload.collecting(config)
     if protocols.remembers(config):
         return lessonl.LessonLWithMemory(protocols.memory(config), credit_config(config))
+    if protocols.keeps_peers(config):
+        return mlpo.KeptPeers(protocols.peer_answers(config), credit_config(config))
     if name == SFT:
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch

@@ -42,6 +42,7 @@ class SpeakRequest:
         is a program of its own.
       call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool, or
         another agent, and another one follows it; '': none is.
+      given: an answer that the agent gave to these messages before: nothing is drawn, and nobody learns from it.
     """
 
     agent: str
@@ -57,6 +58,7 @@ class SpeakRequest:
     call_mark: str = ""
     prefix: str = ""
     until: str = ""
+    given: str | None = None
 
     def kind_of(self, text: str) -> str:
         """The kind of the turn that a text is."""
@@ -70,13 +72,15 @@ class Turn:
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
     in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
     it is the most likely one and not a sample. An agent behind an endpoint has bytes as ids and
-    log-probabilities of 0; ``cost`` are the tokens of prompt and completion that it was charged for.
+    log-probabilities of 0; ``cost`` are the tokens of prompt and completion that it was charged for, none for an answer
+    given before (`SpeakRequest.given`).
     ``cut`` is the number of tokens cut off on the left of a prompt that was too long. ``step`` is the step of
     the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
     sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
     ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
     ``fallback`` is True for an answer that a gate refused and that counts all the same, as none was better.
     ``prefix`` is the text that it goes on from (`SpeakRequest.prefix`): it is judged with it, as its `message`.
+    ``given`` is True for an answer that was given before (`SpeakRequest.given`).
     """
 
     id: int
@@ -102,6 +106,7 @@ class Turn:
     version: str = ""
     fallback: bool = False
     prefix: str = ""
+    given: bool = False
 
     @property
     def message(self) -> str:

@@ -9,6 +9,7 @@ time, or with another way to show the answers before.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from jaxmarl_llm.forest import Node, SpeakRequest
 from jaxmarl_llm.protocols.hearing import with_quotes
@@ -29,6 +30,10 @@ def quote_all(messages: Messages, agent: str, texts: Mapping[str, str]) -> Messa
     return with_quotes(messages, texts)
 
 
+def nothing_given(item: Any, agent: str) -> None:
+    """No agent has answered before."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Pipeline(MultiTurn):
     """The agents answer in steps, each once per node and sample.
@@ -41,14 +46,21 @@ class Pipeline(MultiTurn):
         by name -> the messages that it sees.
       fan_out: in the only turn the agents of the last step answer ``samples`` times after the same single answers
         of the agents before them, which are part of all joint answers of the node.
+      given: an item and the name of an agent of the first step -> an answer that it gave before, which stands instead
+        of a new one; None: it answers. Only with ``fan_out``.
     """
 
     steps: Callable[[Sequence[str]], list[tuple[str, ...]]] = one_by_one
     show: Callable[[Messages, str, Mapping[str, str]], Messages] = quote_all
     fan_out: bool = False
+    given: Callable[[Any, str], str | None] = nothing_given
 
     def __post_init__(self):
         super().__post_init__()
+        if self.given is not nothing_given and not self.fan_out:
+            raise UserError(
+                "answers that were given before need fan_out: one answer of each agent before the last"
+            )
         if self.fan_out and self.turns > 1:
             raise UserError(f"turns={self.turns}: with fan_out there is one turn")
 
@@ -59,7 +71,9 @@ class Pipeline(MultiTurn):
             first = self.steps(list(prompts[0]))[0] if prompts else ()
             samples = 1 if self.fan_out else self.samples
             return [
-                SpeakRequest(agent, i, tuple(by_agent[agent]), samples)
+                SpeakRequest(
+                    agent, i, tuple(by_agent[agent]), samples, given=self.given(state.items[i], agent)
+                )
                 for i, by_agent in enumerate(prompts)
                 for agent in first
             ]

@@ -14,7 +14,14 @@ from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
-from jaxmarl_llm.rollout.requests import PendingRequest, encode_cut, sample_turns, stem_length, without_end
+from jaxmarl_llm.rollout.requests import (
+    PendingRequest,
+    encode_cut,
+    given_turn,
+    sample_turns,
+    stem_length,
+    without_end,
+)
 from jaxmarl_llm.rollout.scoring import Earlier, TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
@@ -126,7 +133,13 @@ def _sample(
     """Answers to the requests of one step, in their order, each stack's as one batch."""
     new_turns: list[Turn] = []
     for i, own in enumerate(published):
-        own_requests = [n for n in pending if n.request.agent in own.member.stack.agents]
+        of_stack = [n for n in pending if n.request.agent in own.member.stack.agents]
+        own_requests = [n for n in of_stack if n.request.given is None]
+        new_turns += [
+            given_turn(n, own.member.tokenizer, own.versions.get(n.request.agent, ""))
+            for n in of_stack
+            if n.request.given is not None
+        ]
         if own_requests:
             own_key, own_sizes = jax.random.fold_in(key, i), prompt_sizes[i] if prompt_sizes else None
             inputs = own.member, own.trainable, own_requests, own_key, params, sizes, own_sizes

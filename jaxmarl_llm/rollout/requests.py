@@ -191,6 +191,21 @@ def _speak_alike(
     return turns
 
 
+def given_turn(pending: PendingRequest, tokenizer, version: str = "") -> Turn:
+    """The only turn of a request whose answer is given (`SpeakRequest.given`): it costs nothing.
+
+    Raises:
+      UserError: if the request is for several samples.
+    """
+    request = pending.request
+    if request.samples != 1 or request.given is None:
+        raise UserError(f"agent {request.agent!r}: a given answer is one sample, not {request.samples}")
+    reply = Reply(request.given, input_tokens=0, output_tokens=0)
+    return dataclasses.replace(
+        _told(pending, 0, reply, tokenizer), text=request.given, given=True, version=version
+    )
+
+
 def ask(
     member: Member, pending: Sequence[PendingRequest], key: jax.Array, params: SamplingParams
 ) -> list[Turn]:

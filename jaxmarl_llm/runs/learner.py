@@ -237,7 +237,8 @@ class Learner:
 
     def save_best(self, step: int, meta: dict) -> None:
         """Keep the agents' parameters as the best so far."""
-        if memory := protocols.memory_of(self.config, self.system.models):
+        memory = protocols.memory_of(self.config, self.system.models)
+        if memory != ():  # one that is still empty is kept too
             memory.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
 

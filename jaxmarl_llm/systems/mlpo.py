@@ -7,7 +7,8 @@ The peers answer a question once, and the leader, the last agent, answers G time
 
 without division by the standard deviation; nor is the loss divided by the length of an answer, unless
 ``train.aggregation`` says so. The luck of the peers is the same for all that are compared, and peers have the advantage
-0. The paper has a supervised stage on answers that correct themselves before this one: a warm-up on demonstrations.
+0. The paper draws the peers' answers before training; `KeptPeers` keeps those that were drawn, and uses them again. It
+also has a supervised stage on answers that correct themselves before this one: a warm-up on demonstrations.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.protocols.peer_answers import PeerAnswers
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.types import Credit
@@ -31,3 +33,20 @@ def groups(forest: Forest) -> np.ndarray:
     leader = marginals.agents(forest)[-1]
     learns_R = np.array([turn.agent == leader for turn in forest.turns])
     return np.where(learns_R, magrpo.sibling_groups(forest), -1).astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptPeers:
+    """`assign`, with a memory of the peers' answers; see `systems.types.System`."""
+
+    models: PeerAnswers
+    config: CreditConfig
+
+    def assign(self, forest: Forest) -> Credit:
+        """Credit of the leader's answers, see the function `assign`."""
+        return assign(forest, self.config)
+
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Keep the peers' new answers; returns their number, and how many of this iteration's were drawn before."""
+        again = self.models.add(credit.forest)
+        return {"mlpo/kept": float(len(self.models)), "mlpo/read_again": float(again)}

@@ -133,7 +133,8 @@ def play(
         for number, request in enumerate(requests, len(state.requests)):
             for g in range(request.samples):
                 spoken = sum(turn.agent == request.agent for turn in (*state.turns, *new))
-                new.append(_turn(len(state.turns) + len(new), number, request, g, texts(request, spoken), len(steps)))
+                text = texts(request, spoken) if request.given is None else request.given
+                new.append(_turn(len(state.turns) + len(new), number, request, g, text, len(steps)))
         state.requests += requests
         state.turns += new
         nodes = protocol.observe(state, new)
@@ -154,7 +155,7 @@ def _turn(id: int, number: int, request: SpeakRequest, g: int, text: str, step: 
         id, number, request.agent, request.item, request.turn, g, prompt, completion,
         np.zeros(len(completion), np.float32), text, True, request.parent, request.follows,
         shown=request.shown, kind=request.kind_of(text), extra=g >= request.samples - request.extra,
-        step=step,
+        step=step, given=request.given is not None,
     )  # fmt: skip
 
 

@@ -39,6 +39,12 @@ class Tokenizer:
     def continue_chat(self, messages, answer, prompt, completion):
         return [*prompt, *completion, *self.encode_chat(messages[answer + 1 :])]
 
+    def encode(self, text):
+        return [int(word) for word in text.split()]
+
+    def decode(self, ids):
+        return " ".join(str(id) for id in ids if id not in self.eos_ids)
+
     def decode_completions(self, tokens_RL, lengths_R):
         return [" ".join(map(str, row[:n])) for row, n in zip(tokens_RL.tolist(), lengths_R, strict=True)]
 

@@ -30,6 +30,8 @@ OF_TEAM_CREDIT = {
 OF_LESSONS = {
     "lessons/effect": ("what lessons are worth", "reward with lessons less without"),
     "lessons/told": ("lessons that can be told from none", "share of lessons"),
+    "mlpo/kept": ("answers of peers that are kept", "number"),
+    "mlpo/read_again": ("answers of peers that were drawn before", "number"),
     "lessons/kept": ("lessons kept for later problems", "number"),
 }
 # Units of the metrics of systems; metrics that are not here, such as a user's own, have none.

@@ -174,6 +174,10 @@ MAPCODER = TIMED | {"train.protocol": "mapcoder", "search.plans": 1}
 SCORED = {"task.kind": "reasoning", "train.turns": 2, "task.feedback": "heard_scored"}
 DISTILLED = {"train.system": "sft", "sft.source": "texts.jsonl", "distil.weight": 0.1}
 MAPORL = {"train.system": "maporl", "train.turns": 2, "train.later_samples": 1}
+MLPO = {
+    "train.system": "mlpo", "train.protocol": "leader", "train.joint_mode": "aligned", "team.agents": ("peer", "lead"),
+    "team.agent": {"peer": {"trainable": False}},
+}  # fmt: skip
 VALUED = MAPORL | {"maporl.value_model": True}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 QSTAR = {"task.kind": "generation", "train.protocol": "qstar"}
@@ -210,6 +214,7 @@ READ_WITH = {
         "train.turns": 2, "train.later_samples": 1, "train.joint_mode": "aligned",
     },
     "task.drop_easier_than": {"task.kind": "reasoning"}, "maporl.horizon": MAPORL, "maporl.share": MAPORL,
+    "mlpo.peer_answers": MLPO,
     "advice.every": ADVICE,
     "router.encoder": ROUTED, "router.discount": ROUTED, "router.gae_lambda": ROUTED, "router.change": ROUTED,
     **{f"gate.{name}": LEARNED if name in ("episodes", "encoder") else GATED for name in base_config().gate},
@@ -572,6 +577,7 @@ UNREAD = {
     "gate.eps": (0.1, GATED), "gate.retries": (3, GATED), "gate.mode": ("joint", GATED), "gate.q": ("permuted", GATED),
     "gate.discount": (0.5, GATED), "gate.planner": (0.5, GATED), "gate.waits": (0.5, GATED),
     "gate.episodes": (10, LEARNED), "gate.encoder": ("policy", LEARNED),
+    "mlpo.peer_answers": (4, MLPO),
     "maporl.horizon": ("last", MAPORL),
     "maporl.share": ("individual", MAPORL),
     "maporl.value_model": (True, MAPORL),

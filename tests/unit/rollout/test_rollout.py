@@ -15,6 +15,7 @@ from tiny_rollouts import KEY, PARAMS, built, run, total
 
 from jaxmarl_llm import sampling, team, tokenizer, update
 from jaxmarl_llm.forest import Node, SpeakRequest
+from jaxmarl_llm.forest import metrics as forest_metrics
 from jaxmarl_llm.protocols import Discussion
 from jaxmarl_llm.rollout import bridge, episode, requests
 from jaxmarl_llm.sampling import SamplingParams
@@ -273,3 +274,39 @@ def test_every_completion_is_decoded_once():
     assert sorted(decoded) == sorted(set(spoken)) and len(task.calls[0][0]) == 8
     judged = {text for texts in task.calls[0][1].values() for text in texts}
     assert {turn.text for turn in forest.turns} == judged
+
+
+@dataclasses.dataclass
+class HalfGiven:
+    """Agent a has answered the second item before; everybody else answers now."""
+
+    def step(self, state):
+        if state.turns:
+            return []
+        message = ({"role": "user", "content": "go"},)
+        return [
+            SpeakRequest(agent, i, message, 1, given="6 7 8" if (agent, i) == ("a", 1) else None)
+            for i in range(len(state.items))
+            for agent in tiny.AGENTS
+        ]
+
+    def observe(self, state, turns):
+        ids = {(turn.item, turn.agent): (turn.id,) for turn in turns}
+        return [Node(i, {agent: ids[i, agent] for agent in tiny.AGENTS}) for i in (0, 1)]
+
+
+def test_a_given_answer_is_judged_and_costs_nothing():
+    forest = run(tiny.Task(total), protocol=HalfGiven())
+    assert [turn.given for turn in forest.turns] == [False, False, True, False]
+    assert [turn.agent for turn in forest.turns] == ["a", "b"] * 2
+    given = forest.turns[2]
+    assert given.text == "6 7 8" and given.tokens == (0, 0) and not given.logprobs.any() and given.finished
+    answers = [turn.text for turn in turns_of(forest, forest.joints[1]).values()]
+    assert given.completion.tolist() == [6, 7, 8, 3] and answers[0] == "6 7 8"
+    assert forest.joints[1].total == pytest.approx(total("x", *answers))
+    assert forest_metrics.tokens(forest) == sum(len(forest.turns[i].completion) for i in (0, 1, 3))
+
+
+def test_a_given_answer_is_one_sample():
+    with pytest.raises(ValueError, match="agent 'a': a given answer is one sample, not 2"):
+        requests.given_turn(requests.PendingRequest(0, 0, SpeakRequest("a", 0, (), 2, given="5"), []), None)

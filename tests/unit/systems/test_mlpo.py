@@ -9,6 +9,7 @@ from jaxmarl_llm.config import UserError, agent_settings, base_config, validate
 from jaxmarl_llm.config.workload import completions, joint_answers
 from jaxmarl_llm.factory import protocols, systems
 from jaxmarl_llm.protocols.leader import leader
+from jaxmarl_llm.protocols.peer_answers import PeerAnswers
 from jaxmarl_llm.systems import magrpo, mlpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
@@ -53,6 +54,46 @@ def test_answers_after_other_peer_answers_are_not_compared():
     assert not mlpo.assign(forest, CreditConfig()).advantages.any()
 
 
+def test_kept_answers_of_peers_take_turns(tmp_path):
+    """Two of each peer to each problem are drawn; then the least used one is read again, and nothing else is drawn."""
+    made = config(**{"train.group": 4, "mlpo.peer_answers": 2})
+    validate(made)
+    system = systems.build(made, None, lambda: [])
+    protocol = protocols.build(made, TASK, None, memory=protocols.memory_of(made, system.models))
+    drawn, read, numbers = 0, [], []
+
+    def texts(request, number):
+        nonlocal drawn
+        drawn += request.agent != "lead"
+        return str(drawn) if request.agent != "lead" else text(request, number)
+
+    with system.models.kept_in(tmp_path, 2):
+        for step in range(5):
+            played = play(protocol, TASK, texts=texts)
+            read.append([turn.text for turn in played.forest.turns if turn.agent == "x" and turn.item == 0])
+            numbers.append(system.learn(system.assign(played.forest)))
+            system.models.save(step)
+        resumed = PeerAnswers(("x", "y"), 2)
+        with resumed.kept_in(tmp_path, 2):
+            resumed.restore(4)
+    assert drawn == 8  # two problems, two peers, twice
+    assert read == [["1"], ["5"], ["1"], ["5"], ["1"]]
+    assert numbers[0] == {"mlpo/kept": 4.0, "mlpo/read_again": 0.0}
+    assert numbers[-1] == {"mlpo/kept": 8.0, "mlpo/read_again": 4.0}
+    assert [turn.given for turn in played.forest.turns] == [turn.agent != "lead" for turn in played.forest.turns]
+    items = [resumed.given(item, agent) for item in ITEMS for agent in ("x", "y")]
+    assert items == ["5", "6", "7", "8"] and list(resumed) == list(system.models)
+    assert [kept.uses for kept in resumed] == [3] * 4 + [2] * 4
+    # In an evaluation every chain has peers of its own.
+    chains = play(protocols.build(made, TASK, None, samples=3, memory=system.models), TASK, texts=texts)
+    assert not any(turn.given for turn in chains.forest.turns)
+
+
+def test_given_answers_need_one_answer_of_each_peer():
+    with pytest.raises(UserError, match="given before need fan_out"):
+        leader(TASK.prompts, 4, given=lambda item, agent: "1")
+
+
 def test_fan_out_is_of_one_turn():
     with pytest.raises(UserError, match="turns=2: with fan_out there is one turn"):
         leader(TASK.prompts, 4, 2, fan_out=True)
@@ -87,6 +128,7 @@ def test_a_config_builds_both_and_counts_what_is_drawn(played):
     ({"team.models": ("random-tiny",) * 2 + ("expert:m",)}, "'expert:m' of agent 'lead': .*a model of ours"),
     ({"team.agents": ("lead",), "team.agent": {}}, r"team\.agents=\('lead',\): .*at least one peer"),
     ({"team.agent.y.trainable": True}, r"team\.agent\.y\.trainable: .*trains the last agent alone, allowed is False"),
+    ({"mlpo.peer_answers": 2, "train.redraw": 1}, "mlpo.peer_answers=2: .*allowed with train.overlap=False"),
     ({"train.turns": 2}, "train.turns=2: train.system='mlpo' allows 1"),
     ({"train.counterfactual": "nothing"}, "train.counterfactual='nothing': .*allowed is ''"),
     ({"train.protocol": "pipeline"}, "train.protocol='pipeline': train.system='mlpo' needs 'leader'"),

@@ -1,0 +1,53 @@
+"""Answers of peers that do not learn, kept to be read again.
+
+MLPO (arXiv 2507.08960) draws 4000 of them for each task before training; here they are drawn as they are needed.
+"""
+
+from collections.abc import Collection
+
+from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.memory import Item, Store
+from jaxmarl_llm.protocols.types import item_name
+
+NAME = "peer_answers"
+
+
+class PeerAnswers(Store[Item]):
+    """The answers of a run's peers so far.
+
+    A peer answers a problem anew until it has given ``number`` answers to it; from then on its answers take turns, the
+    least used first, of equal ones the older.
+
+    Args:
+      peers: names of the peers.
+      number: K, answers of each peer to a problem.
+    """
+
+    def __init__(self, peers: Collection[str], number: int):
+        super().__init__(Item, NAME)
+        self._peers, self._number = frozenset(peers), number
+
+    def given(self, item, agent: str) -> str | None:
+        """The answer of a peer to an item that is due; None: it is to answer anew."""
+        own = self._of(item_name(item), agent)
+        return min(own, key=lambda kept: kept.uses).text if len(own) >= self._number else None
+
+    def add(self, forest: Forest) -> int:
+        """Keep the answers of a forest that are new, and count those that were read again; returns the latter."""
+        used, new = [], []
+        for turn in forest.turns:
+            if turn.agent not in self._peers:
+                continue
+            problem = item_name(forest.items[turn.item])
+            if turn.given:
+                used.append(next(k.id for k in self._of(problem, turn.agent) if k.text == turn.text))
+            else:
+                where = {"problem": problem, "agent": turn.agent}
+                new.append(Item(turn.text, provenance=where, uses=1))
+        self.count_uses(used)
+        self.extend(new)
+        return len(used)
+
+    def _of(self, problem: str, agent: str) -> list[Item]:
+        wanted = {"problem": problem, "agent": agent}
+        return [kept for kept in self if kept.provenance == wanted]
