@@ -48,8 +48,9 @@ class Row:
     flags: tuple[str, ...] = ()
 
 
-def _evaluated(protocol: str, total: str) -> Row:
-    return Row("evaluate", "team", (f"--config.train.protocol={protocol}", f"--config.task.total={total}"))
+def _evaluated(protocol: str, total: str, *fields: str) -> Row:
+    settings = (f"train.protocol={protocol}", f"task.total={total}", *fields)
+    return Row("evaluate", "team", tuple(f"--config.{setting}" for setting in settings))
 
 
 def _together(mode: str) -> Row:
@@ -70,6 +71,10 @@ LEVELS = {
     "text": {
         "vote": Row("evaluate", "team"),
         "discussion": _evaluated("discussion", "vote"),
+        # Everybody revises the own answer once after reading the others', and the majority of the last answers counts.
+        "debate": _evaluated(
+            "simultaneous", "vote", "train.turns=2", "train.later_samples=1", "task.feedback=heard"
+        ),
         "review": _evaluated("review", "last"),
         "leader": _evaluated("leader", "last"),
     },

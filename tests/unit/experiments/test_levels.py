@@ -39,6 +39,20 @@ def test_the_experts_learn_all_kinds_and_none_twice(source):
         load_items(source, "train", (9,))
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, row in config_file.LEVELS["text"].items() if row.command == "evaluate"]
+)
+def test_every_row_of_texts_is_a_config(name):
+    row = config_file.LEVELS["text"][name]
+    config = config_file.get_config(row.variant)
+    fields = dict(flag.removeprefix("--config.").split("=") for flag in row.flags)
+    config.update_from_flattened_dict(
+        {path: int(value) if value.isdigit() else value for path, value in fields.items()}
+    )
+    validate(config)
+    assert config.train.turns == (2 if name == "debate" else 1)
+
+
 def test_two_variants_exclude_each_other():
     with pytest.raises(UserError, match="config options expert_0 and team exclude each other"):
         config_file.get_config("expert_0,team")
