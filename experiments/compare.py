@@ -22,7 +22,7 @@ from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
 from jaxmarl_llm.utils import console, files
-from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.errors import CommandFailed, UserError
 
 compare = experiment("compare")
 
@@ -94,7 +94,7 @@ def compare_all(
     compare.json has the results at any time.
     ``have`` are finished results of the same kind, ``more`` further flags of every command, ``seeds`` those
     that are run, by default all.
-    RuntimeError with the command of the first member that fails; what is finished stays.
+    CommandFailed with the command of the first member that fails; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
     points_of = {
@@ -114,7 +114,10 @@ def compare_all(
             rest = f"{left} left, ETA {console.format_seconds(eta.remaining(left))}"
             print(f"\n{name}, seed {seed} ({rest}): {' '.join(argv[1:])}", flush=True)
             if subprocess.run(argv).returncode:
-                raise RuntimeError(f"{name}, seed {seed} failed: {' '.join(argv)}")
+                line = " ".join(argv[1:])
+                raise CommandFailed(
+                    f"{name}, seed {seed} failed or was stopped, see above; its command: {line}"
+                )
             points, left = result(folder), left - 1
             eta.tick()
         if points:  # nothing where the run was stopped

@@ -21,7 +21,7 @@ from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, summaries
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.utils import console, files
-from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.errors import CommandFailed, UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 levels = experiment("levels")
@@ -81,7 +81,7 @@ def finished(path: pathlib.Path) -> bool:
 
 
 def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
-    """Run what is not finished; RuntimeError with the command of the first that fails, what is finished stays."""
+    """Run what is not finished; CommandFailed with the command of the first that fails, what is finished stays."""
     left = [path for path in made if not finished(path)]
     eta = console.Eta()
     for number, path in enumerate(left):
@@ -89,7 +89,7 @@ def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run)
         line = " ".join(made[path][1:])
         print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
         if call(made[path]).returncode or not finished(path):
-            raise RuntimeError(f"this command failed or was stopped; the same command continues: {line}")
+            raise CommandFailed(f"this command failed or was stopped; the same command continues: {line}")
         eta.tick()
 
 

@@ -17,5 +17,9 @@ class MissingPackageError(UserError, ImportError):
     """An optional package is not installed."""
 
 
+class CommandFailed(UserError, RuntimeError):
+    """A command that this one started has failed, and has printed why."""
+
+
 class NotFiniteError(UserError, FloatingPointError):
     """A number of the training is not finite."""

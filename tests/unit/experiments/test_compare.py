@@ -240,5 +240,5 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
 
 def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
-    with pytest.raises(RuntimeError, match="untrained_team, seed 0 failed: .*experiments.evaluate"):
+    with pytest.raises(UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"):
         command.compare_all("coding", tmp_path, {})

@@ -71,7 +71,7 @@ def test_each_command_once_and_again_only_what_is_not_finished(tmp_path):
         path.write_text(json.dumps({"after": {}}))
         return types.SimpleNamespace(returncode=0)
 
-    with pytest.raises(RuntimeError, match="--method=soup"):
+    with pytest.raises(UserError, match="--method=soup"):
         levels.run(made, call)
     assert len(called) == 6
     levels.run(made, call)
