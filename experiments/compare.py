@@ -94,7 +94,7 @@ def compare_all(
     compare.json has the results at any time.
     ``have`` are finished results of the same kind, ``more`` further flags of every command, ``seeds`` those
     that are run, by default all.
-    CommandFailed with the command of the first member that fails; what is finished stays.
+    CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
     points_of = {
@@ -113,14 +113,15 @@ def compare_all(
             argv = command(task, name, seed, workdir, more)
             rest = f"{left} left, ETA {console.format_seconds(eta.remaining(left))}"
             print(f"\n{name}, seed {seed} ({rest}): {' '.join(argv[1:])}", flush=True)
-            if subprocess.run(argv).returncode:
+            code = subprocess.run(argv).returncode
+            points, left = result(folder), left - 1
+            if code or not points:  # others begin from it, or would be compared without it
                 line = " ".join(argv[1:])
                 raise CommandFailed(
                     f"{name}, seed {seed} failed or was stopped, see above; its command: {line}"
                 )
-            points, left = result(folder), left - 1
             eta.tick()
-        if points:  # nothing where the run was stopped
+        if points:  # nothing where it belongs to another seed than those that are run
             results.setdefault(name, {})[str(seed)] = points
             files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}

@@ -238,7 +238,9 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
     assert [label.get_text() for label in returns.get_yticklabels()] == ["new", "plain"]
 
 
-def test_a_member_that_fails_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=1))
+@pytest.mark.parametrize("code", [1, 0])
+def test_a_member_that_fails_or_is_stopped_is_named(tmp_path, monkeypatch, code):
+    """One that was stopped saves, ends well, and leaves no result: nothing may begin from it."""
+    monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=code))
     with pytest.raises(UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"):
         command.compare_all("coding", tmp_path, {})
