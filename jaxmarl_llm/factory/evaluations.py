@@ -153,7 +153,9 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         learned_by_run = protocols.saved_memory(config, workdir, step, team) if workdir else ()
         key = randomness.stream(config, "report")
         compiles = compile_times.of_process()
-        with console.ProgressDisplay(len(items), label="problems", compiles=compiles) as display:
+        with console.ProgressDisplay(
+            len(items), label="problems", compiles=compiles, in_pairs=True
+        ) as display:
             answers = evaluate(
                 config, team, learned, task, items, samples, key, step, learned_by_run,
                 rows_per_batch=rows_per_batch(config, team, [(m.base, m.trainable) for m in team.members], samples),

@@ -48,7 +48,9 @@ def not_easier(shares: Sequence[float], share: float) -> list[int]:
 def measured(run) -> list[float]:
     """Mean reward of every training problem over `eval.samples` answers of the team that the run began with."""
     items = range(len(run.task.items))
-    shown = run.seat.display(len(items), label="training problems", compiles=compile_times.of_process())
+    shown = run.seat.display(
+        len(items), label="training problems", compiles=compile_times.of_process(), in_pairs=True
+    )
     with run.timer("evaluate"), shown as display:
         answers = evaluations.evaluate(
             run.config,

@@ -172,7 +172,11 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
     """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
     task = {"validation": run.validation_task, "test": run.test_task}[split]
     shown = run.seat.display(
-        len(items), label=f"{split} problems", within=run.display, compiles=compile_times.of_process()
+        len(items),
+        label=f"{split} problems",
+        within=run.display,
+        compiles=compile_times.of_process(),
+        in_pairs=True,
     )
     with run.timer("evaluate"), shown as display:
         answers = evaluations.evaluate(

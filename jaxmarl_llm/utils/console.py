@@ -54,10 +54,13 @@ class Eta:
 
     The first step counts until there is another: it may hold what is done once. ``clock``: where programs are
     compiled, `CompileTimes.clock`, so that compiling, which is over some day, is not expected again.
+    ``in_pairs``: steps may end two at once, as batches of which one is judged while the next is drawn: the pace is
+    that of all steps, the first one too.
     """
 
-    def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
+    def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic, in_pairs: bool = False):
+        self._clock, self._in_pairs = clock, in_pairs
+        self._total = self._all_steps = 0.0
         self._last = clock()
         self._paces: deque[float] = deque(maxlen=window)
         self._steps = 0
@@ -67,6 +70,7 @@ class Eta:
         now = self._clock()
         if self._steps == 1:
             self._paces.clear()
+        self._total, self._all_steps = self._total + now - self._last, self._all_steps + steps
         self._paces.append((now - self._last) / steps)
         self._last = now
         self._steps += 1
@@ -78,6 +82,8 @@ class Eta:
     @property
     def seconds_per_step(self) -> float | None:
         """The pace; None before the first tick."""
+        if self._in_pairs and self._steps:
+            return self._total / self._all_steps
         return sum(self._paces) / len(self._paces) if self._paces else None
 
     def remaining(self, steps: int) -> float | None:
@@ -101,6 +107,7 @@ class ProgressDisplay:
     label: name of a step. within: an outer display, still open, below which this one shows its
     own bar. name: what its lines and its bar begin with, where several are shown; '': as the outer one's.
     compiles: of steps that compile programs: it is said while one compiles, and does not count as pace.
+    in_pairs: see `Eta`.
     Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
     a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`,
     and the first program that compiles is one.
@@ -116,6 +123,7 @@ class ProgressDisplay:
         within: "Outer | None" = None,
         compiles: CompileTimes | None = None,
         name: str = "",
+        in_pairs: bool = False,
     ):
         if total < 1 or not 0 <= done <= total:
             raise UserError(f"total must be 1 or more and done between 0 and total, got {total=}, {done=}")
@@ -126,7 +134,7 @@ class ProgressDisplay:
         self._compiles, self._compiled = compiles, compiles.seconds if compiles else 0.0
         self._timing, self._said = "ETA ?", False
         self._closing = contextlib.ExitStack()
-        self._eta = Eta(clock=compiles.clock if compiles else clock)
+        self._eta = Eta(clock=compiles.clock if compiles else clock, in_pairs=in_pairs)
         if within:
             self.bar: Any = within.bar
         else:

@@ -219,6 +219,18 @@ def test_eta_of_several_steps_at_once():
     assert eta.remaining(3) == 6.0  # 4 s / 2 steps * 3
 
 
+def test_eta_of_batches_that_end_in_pairs():
+    """The second of two batches that overlap ends right after the first: the pace is that of both together."""
+    times = iter([0.0, 80.0, 80.0, 165.0])
+    eta = Eta(clock=lambda: next(times), in_pairs=True)
+    eta.tick(4)
+    assert eta.remaining(2) == 40.0
+    eta.tick(4)
+    assert eta.remaining(2) == 20.0  # 80 s / 8 steps * 2
+    eta.tick(2)
+    assert eta.seconds_per_step == 16.5
+
+
 def test_an_evaluation_within_a_training_has_lines_of_its_own():
     times, out = iter([0.0, 100.0, 104.0]), io.StringIO()
     with ProgressDisplay(9, stream=out) as training:
