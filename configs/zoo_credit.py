@@ -108,7 +108,8 @@ ROWS = {
         ),
         differs="what it is beside teams at equal budgets waits for the third seed of the comparison",
         published=Published(
-            "Qwen3-1.7B", WRITING, "score, %", "91.7, 91.0", "untrained 30.3, 44.0", f"{SECOND_HAND}, 2601.21972",
+            "Qwen3-1.7B", WRITING, "score, %", "91.7, 91.0", "a single model, untrained 30.3, 44.0",
+            f"{SECOND_HAND}, 2601.21972",
         ),
     ),
     "mareinforce": system(

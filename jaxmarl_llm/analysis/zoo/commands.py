@@ -45,7 +45,8 @@ def run(made: dict[pathlib.Path, Job], tell: Callable[[str], None] = print) -> O
     outcome = Outcome(FINISHED)
     for job in made.values():
         if not job.finished():
-            outcome = launch.run_all([job], [{}], tell).get(job.folder, Outcome(launch.STOPPED))
+            outcomes = launch.run_all([job], [{}], lambda line: tell(line.removeprefix("[1/1] ")))
+            outcome = outcomes.get(job.folder, Outcome(launch.STOPPED))
         if outcome.state != FINISHED:
             break
     return outcome

@@ -153,7 +153,7 @@ def small_rows(tmp_path, monkeypatch):
     leaves = 'path = pathlib.Path(sys.argv[1].split("=")[1])\npath.mkdir(parents=True, exist_ok=True)\n'
     (package / "merge.py").write_text(f"{writes}{leaves}(path / 'merge.json').write_text('')\n")
     (package / "values.py").write_text(
-        f"{writes}print('error: nothing to learn', file=sys.stderr)\nsys.exit(1)\n"
+        f"{writes}print('error: nothing to learn:', '  no text', sep=chr(10))\nsys.exit(1)\n"
     )
     monkeypatch.setattr(zoo, "__package__", "pretended")
     monkeypatch.chdir(tmp_path)
@@ -167,7 +167,7 @@ def small_rows(tmp_path, monkeypatch):
 
 def test_smoke_forms_run_one_after_the_other_and_what_fails_is_named(small_rows, tmp_path, capsys):
     bad = zoo.run_all(small_rows, pathlib.Path("work"), smoke=True)
-    assert bad == ["bad: failed: error: nothing to learn"]
+    assert bad == ["bad: failed: error: nothing to learn: no text"]  # a colon has its reason below it
     called = [f"--out=work/{place}" for place in ("first/a", "first/b", "bad/c", "last/e")]
     assert (tmp_path / "called").read_text().split() == called  # d needs what c did not leave
     assert "3 rows, 0 of them finished" in capsys.readouterr().out
@@ -189,6 +189,26 @@ def test_a_row_that_is_stopped_ends_the_others_and_goes_on(small_rows, monkeypat
     monkeypatch.setattr(commands.launch, "run_all", stopped)
     bad = zoo.run_all(small_rows, pathlib.Path("work"), smoke=True)
     assert bad == ["first: stopped; the same command goes on"] and ended == ["first, merge"]
+
+
+def called(*flags):
+    options = {
+        "cwd": ROOT,
+        "env": os.environ | {"PYTHONPATH": str(ROOT)},
+        "capture_output": True,
+        "text": True,
+    }
+    return subprocess.run([sys.executable, "-m", "experiments.zoo", *flags], **options)
+
+
+def test_the_command_lists_checks_and_refuses():
+    listed, checked = called(), called("--check")
+    assert all(row.title in listed.stdout for row in ROWS.values()) and listed.returncode == 0
+    assert (checked.stdout, checked.stderr, checked.returncode) == (f"{checks.counts(ROWS)}\n", "", 0)
+    refused = called("--row=maporll", "--smoke")
+    assert refused.returncode == 1 and refused.stderr.startswith(
+        "error: --row=maporll: there is no such row; the nearest"
+    )
 
 
 @pytest.mark.slow
