@@ -9,7 +9,7 @@ import shlex
 NOT_FOUND = "not found"  # of a cell of `Published`: no source that was read has it
 # Of what a result shows beside what was published: the difference has the same sign, the other one; the interval
 # of ours holds 0; or ours has a sign, and no published number was found to compare it with.
-SAME, OPPOSITE, NOT_SHOWN, NOTHING_TO_COMPARE = "same", "opposite", "not shown", "nothing published"
+SAME, OPPOSITE, NOT_SHOWN, NOTHING_TO_COMPARE = "same", "opposite", "not shown", "no published number"
 SIGNS = (SAME, OPPOSITE, NOT_SHOWN, NOTHING_TO_COMPARE)
 LEVELS = ("none", "api", "text", "logit", "weight", "all")
 NOT_MEASURED = "not measured"

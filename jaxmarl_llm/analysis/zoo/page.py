@@ -29,7 +29,7 @@ How to read the tables:
   papers.
 - **{NOT_MEASURED}**: no page reports a number of ours yet. **{NOT_SHOWN}**: there is one, and its interval, or its
   page's bound for several comparisons, does not tell the system from what it is compared with.
-  **{NOTHING_TO_COMPARE}**: ours has a sign, and no published number was found beside it.
+  **{NOTHING_TO_COMPARE}**: ours has a sign, and none was found to compare it with.
 - An interval is of 95 % unless it says otherwise.
 - Ours are of far smaller models and other problems than those published: a sign may be compared, a number may not.
 - A system is what agents learn from, or the order in which they answer. Options of a loss (DAPO, GSPO, PPO's clip)
