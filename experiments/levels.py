@@ -19,6 +19,8 @@ from jaxmarl_llm import metrics
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, summaries
+from jaxmarl_llm.runs.results import RESULTS as LEFT
+from jaxmarl_llm.runs.results import finished
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import CommandFailed, UserError
@@ -26,14 +28,8 @@ from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 levels = experiment("levels")
 TEAM, BASE, ORACLE = "team", "base", "oracle router"
-# What a command leaves when it is finished.
-RESULTS = {
-    "merge": "merge.json",
-    "evaluate": "evaluation.json",
-    "together": "together.json",
-    "train": "summary.json",
-    "fuse": "fusion/report.json",
-}
+# What the command of a row leaves in the row's folder when it is finished.
+RESULTS = {**LEFT, "evaluate": "evaluation.json", "together": "together.json"}
 
 
 def command(name: str, variant: str, shared: Sequence[str], seed: int, *more: str) -> list[str]:
@@ -73,11 +69,6 @@ def _places(name: str, team: pathlib.Path, place: pathlib.Path) -> list[str]:
         return [f"--config.team.begin={team}", f"--workdir={place}"]
     source = "--workdirs" if name == "together" else "--workdir"
     return [f"{source}={team}", f"--out={place / RESULTS[name]}"]
-
-
-def finished(path: pathlib.Path) -> bool:
-    """Whether a command has left its result; a training only at its end."""
-    return path.is_file() and (path.name != "summary.json" or "after" in summaries.read_json(path))
 
 
 def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:

@@ -55,13 +55,17 @@ class _Attempt:
         return Outcome(FAILED, self._last_words())
 
     def _last_words(self) -> str:
-        """The error that ended it: the signal, the last ``error:`` line, the last line, or the exit code."""
+        """What ended it: the signal, the last ``error:`` line and its first reason, the last line, or the exit code."""
         code = self.process.returncode
         if code < 0:
             return f"killed by signal {-code}"
         text = self.job.log.read_bytes()[self.log_start :].decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        stated = [line for line in lines if line.startswith("error: ")]
+        stated = [
+            " ".join(lines[n : n + 1 + line.endswith(":")])
+            for n, line in enumerate(lines)
+            if line.startswith("error: ")
+        ]  # what ends with a colon has its reasons below it
         return [f"exit code {code}", *lines[-1:], *stated[-1:]][-1]
 
 

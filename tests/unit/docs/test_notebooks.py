@@ -70,7 +70,7 @@ def test_what_counts_as_printed_alike():
 
 
 def test_they_are_all_there_and_rendered_in_order():
-    assert render.notebooks() == PATHS and len(PATHS) == 4
+    assert render.notebooks() == PATHS and len(PATHS) == 5
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

@@ -1,0 +1,96 @@
+"""Rows of the zoo: models joined by their predictions or their weights. Read by configs/zoo.py."""
+
+from jaxmarl_llm.config.zoo import Published, Row, made, together, trained
+
+# Two agents of one base that answer the same questions, to be joined.
+PAIR, TINY_PAIR = trained("reasoning.py"), trained("reasoning.py:smoke")
+OF_PAIR, LATEST = "--workdir={folder}/run", "--step=latest"
+NOT_READ = "its tables were not read"
+NOBODY = {"credit": "none", "loss": "none"}
+
+
+def logits(title: str, source: str, how: str, *flags: str, tiny: tuple[str, ...] = (), **own) -> Row:
+    """Trained agents that write one text together; nothing is trained. ``tiny``: further flags of the smoke form."""
+    rest = {
+        "page": "decoding.md#mixtures", "test": "unit/sampling/test_sampling_together.py",
+        "published": Published(known_from=NOT_READ), "trained": "nobody",
+        "differs": "not measured; benchmarks.collab compares all ways on two halves of a task",
+    } | own  # fmt: skip
+    return Row(
+        title=title, source=source, protocol=how, level="logit", **NOBODY, **rest,
+        run=(PAIR, together(*flags)), smoke=(TINY_PAIR, together(*flags, *tiny, "--samples=1")),
+    )  # fmt: skip
+
+
+def merged(title: str, source: str, how: str, *methods: str, tiny: tuple[str, ...] = ()) -> Row:
+    """Weights of several agents in one; the first of ``methods`` is run. ``tiny``: as above."""
+    own = (OF_PAIR, f"--method={methods[0]}", LATEST)
+    return Row(
+        title=title, source=source, trained="nobody", protocol="one agent", level="weight", **NOBODY,
+        page="merging.md#methods", test="unit/analysis/test_merge_methods.py",
+        published=Published(known_from=NOT_READ), differs=f"{how}; a row of the levels, which are not measured",
+        run=(PAIR, made("merge", *own)), smoke=(TINY_PAIR, made("merge", *own, *tiny, "--samples=1")),
+        covers=tuple(f"merge --method={name}" for name in methods),
+    )  # fmt: skip
+
+
+ROWS = {
+    "collab": logits(
+        "Collab", "arXiv 2503.21720", "at each token, line or answer the member with the greatest value goes on",
+        "--together=switch", "--value=head", tiny=("--fit_problems=4", "--fit_samples=2", "--fit_updates=2"),
+        page="decoding.md#switching", test="unit/decoding/test_switching.py", covers=("together --together=switch",),
+        trained="a value head, if it is asked for",
+        published=Published(
+            "aligned models of 7 billion", "Nectar, HH-RLHF", "average reward; GPT-4's win-tie rate",
+            "up to 1.56 times; 71.89 %", "the best decoding by one of them", "abstract",
+        ),
+        differs="the reference of the KL term and its place are ours; on a toy with known numbers as in the paper",
+    ),
+    "mean_logits": logits(
+        "Product of experts", "Hinton 2002", "each token from the mean of the members' logits",
+        "--together=mean_logits", covers=("together --together=mean_logits",),
+    ),
+    "mean_probabilities": logits(
+        "Mixture of probabilities", "arXiv 2502.04506 (logit level)", "each token from the mean of their probabilities",
+        "--together=mean_probabilities", covers=("together --together=mean_probabilities",),
+    ),
+    "contrast": logits(
+        "Contrastive decoding", "arXiv 2210.15097, 2309.09117", "each token from one member's logits less another's",
+        "--together=contrast", "--weights=1.5,-0.5", covers=("together --together=contrast",),
+    ),
+    "fusellm": Row(
+        title="FuseLLM", source="arXiv 2401.10491", trained="a student", level="logit",
+        protocol="none: teachers read texts", credit="the teachers' fused distribution", loss="cross-entropy and KL",
+        page="fusion.md", test="unit/fusion/test_fusion_fuse.py",
+        run=(PAIR, made("fuse", OF_PAIR, LATEST, "--texts=reference", "--held_out=reference", to="fused")),
+        smoke=(
+            TINY_PAIR,
+            made("fuse", OF_PAIR, LATEST, "--texts=reference", "--held_out=reference", "--steps=2", to="fused"),
+        ),
+        published=Published(
+            "Llama-2-7B with OpenLLaMA and MPT", "BBH; MultiPL-E", "accuracy; pass@1, %", "41.75; 15.56",
+            "cross-entropy alone 40.44; 14.83, before 39.70; 14.63", "second-hand",
+        ),
+        differs="costs per byte, alignment by bytes, adapters; members of a team as teachers. Not measured",
+    ),
+    "model_soup": merged("Model soup", "arXiv 2203.05482", "the mean of the members, or of the best", "soup", "mean"),
+    "task_arithmetic": merged(
+        "Task arithmetic", "arXiv 2212.04089", "a scaled sum of what members have learned", "arithmetic", "sum",
+        "extrapolate",
+    ),
+    "ties": merged("TIES", "arXiv 2306.01708", "trimmed within each map, not over all of a model", "ties"),
+    "dare": merged("DARE", "arXiv 2311.03099", "entries dropped at random, the others scaled", "dare"),
+    "lorahub": merged(
+        "LoraHub", "after arXiv 2307.13269", "weights by random search, products summed, no penalty", "search",
+        tiny=("--trials=2",),
+    ),
+    "levels": Row(
+        title="Four levels side by side", source="arXiv 2502.04506, 2601.21257", trained="three experts, a router, a "
+        "student", protocol="each level's", credit="each level's", loss="each level's", level="all",
+        page="levels.md", test="unit/experiments/test_levels.py", covers=("merge --method=join",),
+        run=("levels --workdir={folder}/levels --seeds=0,1,2",),
+        smoke=("levels --workdir={folder}/levels --levels=weight --smoke",),
+        published=Published(known_from="a position paper without a method"),
+        differs="not measured with three seeds yet",
+    ),
+}  # fmt: skip

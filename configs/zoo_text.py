@@ -1,0 +1,227 @@
+"""Rows of the zoo: teams that read each other, and what they are paid for it. Read by configs/zoo.py."""
+
+from jaxmarl_llm.config.zoo import (
+    NOT_SHOWN,
+    NOTHING_TO_COMPARE,
+    SAME,
+    Published,
+    Result,
+    Row,
+    evaluated,
+    trained,
+)
+
+SECOND_HAND, ABSTRACT = "second-hand", "abstract"
+TINY = "two layers, random at first"
+ANSWER = "whether the answer is right"
+LAST, FIVE = "--config.task.total=last", "--config.team.agents=('first','second','third','fourth','judge')"
+FOUR = "--config.team.agents=('first','second','third','fourth')"
+COREX = Published(
+    "GPT-3.5 and GPT-4, five agents",
+    "StrategyQA",
+    "accuracy",
+    "more than 6 points above",
+    "ComplexCoT",
+    SECOND_HAND,
+)
+
+
+def corex(title: str, how: str, protocol: str, agents: str, vote: str) -> Row:
+    """One of Corex's three ways to agree; nothing is trained."""
+    flags = (f"--config.train.protocol={protocol}", LAST, agents, f"--config.eval.vote={vote}")
+    return Row(
+        title=title, source="arXiv 2310.00280", trained="nobody (MAGRPO can train it)", protocol=how,
+        credit="none", loss="none", level="text", page="reasoning.md#who-reads-what",
+        test="unit/protocols/test_protocols_answers.py", covers=(f"train.protocol={protocol}",),
+        run=(evaluated("reasoning.py", *flags),), smoke=(evaluated("reasoning.py:smoke", *flags),), published=COREX,
+        differs="not measured; the closed forms of scripted agents hold (docs/reasoning.md)",
+    )  # fmt: skip
+
+
+ROWS = {
+    "maporl": Row(
+        title="MAPoRL", source="arXiv 2502.18439", trained="every agent", level="text",
+        protocol="all at once in turns; each reads the others' last answers",
+        credit="own score and, discounted, the mean score of all in later turns; bonuses for changes",
+        loss="PPO with value models, or group means", page="reasoning.md#riddles", test="unit/systems/test_maporl.py",
+        run=(trained("reasoning.py:clues"),), smoke=(trained("systems.py:maporl,smoke"),),
+        covers=("train.system=maporl", "train.protocol=relay"),
+        published=Published(
+            "Phi-3-mini", "GSM8K, trained on ANLI", "accuracy in turns 1, 2, 3", ".677, .712, .720",
+            "untrained .677, .688, .640", SECOND_HAND,
+        ),
+        ours=(
+            Result(
+                TINY, "riddle clues, a scripted partner", "return, sampled", "29.3, 26.8, 21.9", "98.7, 96.1, 98.9",
+                "paid for its own answers alone 66.2, 55.6, 65.5",
+                "[98.0, 99.3], [93.9, 98.0], [98.4, 99.4]; alone [50.1, 82.7], [37.8, 73.5], [50.4, 80.7]; over the "
+                "questions", "0, 1, 2", "160 iterations each",
+                "python -m experiments.train --config=configs/reasoning.py:clues", "reasoning.md", SAME,
+            ),
+        ),
+        differs="a riddle made for influence, a tiny model, a script as partner, the test asks the training questions; "
+        "no verifier. Of sums and words nothing is measured",
+    ),
+    "mlpo": Row(
+        title="MLPO", source="arXiv 2507.08960", trained="the leader", level="text",
+        protocol="peers answer at once, the leader reads them and answers",
+        credit="reward less the mean of the leader's answers after the same peer answers", loss="policy gradient",
+        page="systems.md#a-leader-over-peers", test="unit/systems/test_mlpo.py",
+        run=(trained("reasoning.py:trust"),), smoke=(trained("systems.py:mlpo,smoke"),),
+        covers=("train.system=mlpo", "train.protocol=leader"),
+        published=Published(
+            "Qwen2.5-7B leader", "BBH, MATH, MMLU", "accuracy", baseline="single models, untrained teams: above both",
+            known_from=f"{ABSTRACT}; its rows were not read",
+        ),
+        ours=(
+            Result(
+                TINY, "riddle trust, three scripted peers", "return, sampled", "26.4, 15.8, 14.4", "98.8, 98.4, 97.7",
+                "after the warm-up, before rewards 51.4, 50.3, 51.4", "[97.6, 99.8], [97.4, 99.3], [96.4, 99.0], over "
+                "the questions", "0, 1, 2", "100 iterations after the warm-up",
+                "python -m experiments.train --config=configs/reasoning.py:trust", "reasoning.md",
+                NOTHING_TO_COMPARE,
+            ),
+        ),
+        differs="a riddle in which a majority is never right, a tiny leader, peers that are scripts; after the warm-up "
+        "greedy answers are all right already",
+    ),
+    "corex_discuss": corex("Corex, discuss", "two teams refine, a judge decides", "teams", FIVE, "judge"),
+    "corex_review": corex("Corex, review", "in order, each edits the last version", "review", FIVE, "last"),
+    "corex_retrieve": corex(
+        "Corex, retrieve", "half answer, half give each a score, the best counts", "retrieve", FOUR, "best"
+    ),
+    "malt": Row(
+        title="MALT", source="arXiv 2412.01928", trained="generator, verifier and refiner, one after the other stage",
+        protocol="in order, a tree of n answers after each", credit="mean of the final rewards through an answer; "
+        "pairs of siblings", loss="cross-entropy on the good ones, then DPO", level="text",
+        page="systems.md#trees-of-labelled-answers", test="unit/systems/test_malt.py",
+        run=(trained("reasoning.py:lock3"),), smoke=(trained("systems.py:malt,smoke"),),
+        covers=("train.system=malt",),
+        published=Published(
+            "Llama-3.1-8B", "MATH, GSM8K, CSQA", "accuracy, relative gain", "+15.66 %, +7.42 %, +9.40 %",
+            "the untrained model", ABSTRACT,
+        ),
+        ours=(
+            Result(
+                TINY, "riddle lock3", "return, sampled", "27.1, 19.3, 14.1", "88.0, 91.1, 39.6",
+                "after the warm-up 40.6, 49.0, 38.5", "[81.2, 98.4], [84.4, 98.4], [31.2, 48.4], over the questions",
+                "0, 1, 2", "10 iterations of trees, 40 of imitation, 200 of preferences",
+                "python -m experiments.train --config=configs/reasoning.py:lock3", "reasoning.md", NOT_SHOWN,
+            ),
+        ),
+        differs="a riddle of three questions, a tiny model; the third seed gains nothing",
+    ),
+    "sweet": Row(
+        title="SWEET-RL", source="arXiv 2503.15478", trained="a critic, then the agent that asks",
+        protocol="a dialogue with a partner who has read a hidden text", credit="mean log-ratio of a critic that reads "
+        "the hidden text; pairs of turns", loss="Bradley-Terry, then DPO and likelihood", level="text",
+        page="systems.md#turns-ranked-by-a-privileged-critic", test="unit/systems/test_sweet.py",
+        run=(trained("reasoning.py:guess"),), smoke=(trained("systems.py:sweet,smoke"),),
+        covers=("train.system=sweet", "train.protocol=dialogue"),
+        published=Published(
+            "Llama-3.1-8B", "ColBench", "success and win rate", "6 points above", "other methods for several turns",
+            ABSTRACT,
+        ),
+        differs="a riddle whose exact credit is known, a tiny model, a script as partner",
+    ),
+    "alpha_umi": Row(
+        title="alpha-UMi", source="arXiv 2401.07324", trained="one agent on all texts, then planner, caller and "
+        "summarizer, each on its own", protocol="the planner's last line names who goes on; tools answer", credit="the "
+        "weight of a demonstration", loss="cross-entropy with role masks", level="text",
+        page="systems.md#a-planner-and-tools", test="training/test_tables_run.py", covers=("train.protocol=planner",),
+        run=(
+            trained("tables.py:one", to="one"),
+            trained(
+                "tables.py", "--config.team.begin={folder}/one",
+                "--config.team.begin_map=('planner=solver','caller=solver','summarizer=solver')", to="three",
+            ),
+        ),
+        smoke=(
+            trained("tables.py:one,smoke", to="one"),
+            trained(
+                "tables.py:smoke", "--config.team.begin={folder}/one", "--config.team.begin_step=latest",
+                "--config.team.begin_map=('planner=solver','caller=solver','summarizer=solver')", to="three",
+            ),
+        ),
+        published=Published(
+            "models of 7 billion", "ToolBench, in domain", "plan right, act exact, hallucinated, F1 of arguments, %",
+            "88.92, 58.94, 0.57, 52.24", "one model 81.92, 53.26, 2.32, 45.57", "the authors' repository",
+        ),
+        differs="generated questions over a table, four tools, 135M parameters",
+    ),
+    "der": Row(
+        title="DER", source="arXiv 2412.07448", trained="a router", protocol="one agent at a time, whom the router "
+        "chooses, reads the last answer", credit="change in quality less the answer's cost, GAE over a route",
+        loss="PPO of the router", level="api", page="systems.md#a-router-over-agents",
+        test="unit/systems/test_router.py", run=(trained("reasoning.py:routes"),),
+        smoke=(trained("systems.py:der,smoke"),),
+        covers=("train.system=der", "train.protocol=routed", "router.kind=learned", "router.kind=fixed"),
+        published=Published(
+            "eleven models of 7 to 13 billion", "MixInstruct, GSM8K", known_from=f"{ABSTRACT}; its rows were not read"
+        ),
+        ours=(
+            Result(
+                "three scripts", "routes, one answer", "return, %", "32.3", "95.3, 94.7, 94.7",
+                "always the dearest 90.0", "[94.1, 96.6], [93.7, 95.6], [93.7, 95.6], over the questions", "0, 1, 2",
+                "300 iterations; the dearest costs 10 a question, the routers 4.7, 5.3, 5.3",
+                "python -m experiments.train --config=configs/reasoning.py:routes", "systems.md",
+                NOTHING_TO_COMPARE,
+            ),
+        ),
+        differs="scripts with known abilities and prices in place of models; quality is the task's score",
+    ),
+    "cascade": Row(
+        title="Cascade by confidence", source="arXiv 2502.04506 (API level)", trained="nobody",
+        protocol="one agent after the other, until one is confident", credit="none", loss="none", level="api",
+        page="systems.md#a-router-over-agents", test="unit/protocols/test_protocols_routed.py",
+        run=(evaluated("levels.py:cascade"),), smoke=(evaluated("levels.py:cascade,smoke"),),
+        covers=("router.kind=cascade",), differs="a row of the levels, which are not measured",
+    ),
+    "router_in_words": Row(
+        title="Router in words", source="arXiv 2502.04506 (API level)", trained="nobody",
+        protocol="an agent's last line names who answers next", credit="none", loss="none", level="api",
+        page="systems.md#a-router-over-agents", test="unit/protocols/test_protocols_prompted.py",
+        run=(
+            evaluated("levels.py:cascade", "--config.router.kind=prompt", "--config.router.agent=expert_0"),
+        ),
+        smoke=(
+            evaluated("levels.py:cascade,smoke", "--config.router.kind=prompt", "--config.router.agent=expert_0"),
+        ),
+        covers=("router.kind=prompt",), differs="not measured",
+    ),
+    "read": Row(
+        title="ReAd", source="arXiv 2405.14314", trained="a critic; the planners stay as they are",
+        protocol="in order in a world; actions of too small an advantage are asked again",
+        credit="advantage over waiting", loss="squared error of Q", level="text", page="worlds.md#a-gate-over-actions",
+        test="unit/protocols/test_gated.py",
+        run=(evaluated("world.py:kitchen,gated", "--config.gate.q=learned"),),
+        smoke=(evaluated("world.py:kitchen,gated,smoke"),), covers=("train.protocol=gated",),
+        published=Published(
+            "GPT-4-Turbo", "sandwich, recipe 3", "success; steps; questions", "1.0; 8.9; 22.1", "RoCo .8; 11.5; 33.7",
+            "a translation of the paper",
+        ),
+        ours=(
+            Result(
+                "scripts, right with .4", "kitchen, two cooks", "share that served all", ".458", "1, learned values",
+                "values of other states .486 [.479, .500], at 120 questions",
+                "[1, 1], smallest and greatest of the seeds; without a gate [.458, .458]", "0, 1, 2",
+                "64.6 questions an episode; without a gate 34.0",
+                "python -m benchmarks.gate --seeds=3 --samples=8", "worlds.md", SAME,
+            ),
+        ),
+        differs="scripts as planners, whose episodes the values are learned from; more questions than without the "
+        "gate, where the paper has fewer than RoCo",
+    ),
+    "mutual": Row(
+        title="Bi-directional feedback", source="arXiv 2401.06603", trained="adviser and actor",
+        protocol="advice, steps, a report, advice", credit="adviser: return less that without advice; actor: return",
+        loss="policy gradient", level="text", page="worlds.md#an-adviser-and-an-actor",
+        test="unit/systems/test_mutual.py", run=(trained("world.py:ball"),),
+        smoke=(trained("systems.py:mutual,smoke"),), covers=("train.system=mutual", "train.protocol=advice"),
+        published=Published(
+            "a model of 80 million", "BabyAI, go to the red ball", "success by iteration", "curves alone",
+            "the same without feedback", ABSTRACT,
+        ),
+        differs="the equation is ours; a room of five by five cells, tiny models",
+    ),
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""The zoo: are its rows whole, what do they run, and the page that shows them."""
