@@ -38,7 +38,8 @@ _SHOWN = Read(shows, "only train.protocol='experience' with a memory that is sho
 _ENCODED = Read(encodes, "only experience.select='cosine' and 'two_step' compare vectors of texts")
 FIELDS = (
     choice("experience.bank", "run", "Life of what was found out.",
-           {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"}, read=_OWN),
+           {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"},
+           read=_OWN),
     choice("experience.select", "cosine", "Which examples of other problems the two agents read: the instructor by the "
            "last version, the assistant by the instruction.",
            {"cosine": "vectors", "bm25": "common words", "two_step": "vectors among the 50 best by common words",
@@ -61,7 +62,12 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that an instructor and an assistant do not allow."""
     if not of(config):
         return []
-    c, where, bad, agents = config.train, "train.protocol='experience'", list[str](), tuple(config.team.agents)
+    c, where, bad, agents = (
+        config.train,
+        "train.protocol='experience'",
+        list[str](),
+        tuple(config.team.agents),
+    )
     if len(agents) != 2:
         bad.append(f"team.agents={agents!r}: {where} needs two, the instructor and the assistant")
     if config.task.kind not in KINDS:

@@ -9,18 +9,25 @@ from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness, step_search
 from jaxmarl_llm.memory import Item, Relevance, check_task, saved
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom, encoders
+from jaxmarl_llm.protocols import (
+    Discussion,
+    Pipeline,
+    Protocol,
+    Simultaneous,
+    Tree,
+    custom,
+    encoders,
+    experience_memory,
+)
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols import routed as routes
 from jaxmarl_llm.protocols.advice import Advice
-from jaxmarl_llm.protocols import experience_memory
 from jaxmarl_llm.protocols.dialogue import Dialogue
 from jaxmarl_llm.protocols.experience import Experience, Recall
 from jaxmarl_llm.protocols.experience_memory import ExperienceMemory, Mining
 from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.protocols.lessons import memory as lessons
-from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
@@ -172,7 +179,9 @@ def rounds(
     stop = ends and config.search.stop_when_solved
     if experience.of(config):
         own = config.experience
-        recall = Recall(tuple(memory), own.select if experience.shows(config) else "none", own.examples, relevance)
+        recall = Recall(
+            tuple(memory), own.select if experience.shows(config) else "none", own.examples, relevance
+        )
         # A memory is filled by a training and by a search, not by an evaluation.
         keeps = experience.remembers(config) and (samples is None or ends)
         options = recall, mining(config) if keeps else None, stop

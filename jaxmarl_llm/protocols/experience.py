@@ -96,7 +96,7 @@ class Experience:
         return rounds.programs_of_round(state, turns) if turns[0].kind == ANSWER else []
 
     def _instruct(self, state: Episode, i: int, follows: int | None = None, round_: int = 0) -> SpeakRequest:
-        """The request for an instruction to change the version that is joint answer ``follows``, or the given program."""
+        """The request for an instruction to change the version of joint answer ``follows``, or the given program."""
         item, last = state.items[i], None if follows is None else state.joints[follows].turns[0]
         outcome = None if last is None else rounds.outcome_of(state, last)
         query = (outcome.program if outcome else "") or self.task.source(item)

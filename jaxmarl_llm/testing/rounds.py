@@ -44,7 +44,10 @@ def _check_round_prompts(task: Any, item: Any, outcome: Any) -> None:
         marks, shown = ("first mark", "second mark"), [("first mark", "second mark")]
         shows |= {
             "instruct": (task.instruct(item, outcome, shown), (*marks, outcome.program)),
-            "carry_out": (task.carry_out(item, outcome, "third mark", shown), (*marks, "third mark", outcome.program)),
+            "carry_out": (
+                task.carry_out(item, outcome, "third mark", shown),
+                (*marks, "third mark", outcome.program),
+            ),
             "direct": (task.direct(item, *marks), marks),
         }
         require(isinstance(task.given(item), str), "given: a program, or an empty text", task.given(item))

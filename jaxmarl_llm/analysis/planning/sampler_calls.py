@@ -30,7 +30,10 @@ def of_turns(
         return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in numbered if a in agents)
     if experience.of(config):
         instructor, assistant = (_among((agent,), agents) for agent in config.team.agents)
-        later = [Call(assistant, nodes[0] * group, 1), Call(instructor, nodes[0] * group, 1)] * config.train.turns
+        later = [
+            Call(assistant, nodes[0] * group, 1),
+            Call(instructor, nodes[0] * group, 1),
+        ] * config.train.turns
         return tuple(call for call in (Call(instructor, nodes[0], group), *later[:-1]) if call.agents)
     if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
         rest = config.train.turns + workload.remarks_of_chain(config) - 1

@@ -130,7 +130,9 @@ class Mixture:
             return further(item, before[0]).technique
         return drawn(drafts, rng).technique
 
-    def _carried_out(self, item: OptimisationItem, text: str, wanted: str, drafts, rng: random.Random) -> Draft:
+    def _carried_out(
+        self, item: OptimisationItem, text: str, wanted: str, drafts, rng: random.Random
+    ) -> Draft:
         """The draft that an instruction names, or any."""
         named = [draft for draft, _ in drafts if squeezed(draft.technique) == squeezed(wanted)]
         shown = frozenset[str]().union(*map(techniques.kinds, techniques.examples(text)))
@@ -178,7 +180,11 @@ def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | Non
     Programs of other problems may stand before it, in examples.
     """
     within = squeezed(text)
-    ends = {item.task_id: within.rfind(own) + len(own) for item in items if (own := squeezed(item.source)) in within}
+    ends = {
+        item.task_id: within.rfind(own) + len(own)
+        for item in items
+        if (own := squeezed(item.source)) in within
+    }
     matches = [item for item in items if item.task_id in ends]
     return max(matches, key=lambda item: (ends[item.task_id], len(item.source)), default=None)
 

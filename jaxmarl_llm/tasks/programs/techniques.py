@@ -14,16 +14,16 @@ from jaxmarl_llm.tasks.programs.version_prompts import CHANGE, INSTRUCTION
 # A sentence may be of several kinds, or of none.
 KINDS = {
     "look up": r"\b(dict|set|sets)\b|\bcounts? (all|how often|of the)|\bCounter\b",
-    "remember": r"\bremember|functools\.cache|\bonce\b[^.]*\b(before|look|table)|\bbefore the (inner )?loop|\boutside the",
+    "remember": r"\bremember|functools\.cache|\bonce\b[^.]*\b(before|look|table)|before the (inner )?loop|outside the",
     "run along": r"running|accumulate|prefix|\bmove the window|from the one before|so far|current window|keep one",
-    "built in": r"builtin|\bmethods?\b|\bmax on|\bsum, map|operator|heapq|\bcall sorted|text\.find|translate|with min\b",
+    "built in": r"builtin|\bmethods?\b|max on|\bsum, map|operator|heapq|\bcall sorted|text\.find|translate|with min\b",
     "sort": r"\bsort|bisect",
     "stop early": r"\bbreak out|\bstop (as|at)|\bleave the (inner|search)|\bas soon as",
     "formula": r"closed form|\bHorner|which needs no|\bfour (of its )?numbers|square root|\bthe number of points",
     "half": r"\bonce by starting|\bhalf\b|mirror|\beach pair|divide and|\bboth halves",
     "bits": r"\binteger\b|\bbits?\b|shifted left",
     "slice": r"\bslices?\b|\bzip\b|without index|not over indices|indices",
-    "leave out": r"\bonly the|\bmake no|\bnever a|\binstead of keeping|\bskip edges|\bdiagonal\b|own edges|\bedges only",
+    "leave out": r"\bonly the|\bmake no|\bnever a|\binstead of keeping|\bskip edges|diagonal|own edges|\bedges only",
 }
 _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in KINDS.items()}
 

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.programs.prompts import SENTENCES, Messages, ProblemPrompt, fence, user
 
-INSTRUCTION, CHANGE = "Instruction:", "What to change:"  # before instructions of others, and before the agent's own
+INSTRUCTION, CHANGE = (
+    "Instruction:",
+    "What to change:",
+)  # before instructions of others, and before the agent's own
 ASK = "Say what to change next, so that the program gets better. Do not write code."
 _INSTRUCTED = "What made other programs better:"
 _CARRIED_OUT = "How instructions for other programs were carried out:"
