@@ -179,9 +179,7 @@ def rounds(
     stop = ends and config.search.stop_when_solved
     if experience.of(config):
         own = config.experience
-        recall = Recall(
-            tuple(memory), own.select if experience.shows(config) else "none", own.examples, relevance
-        )
+        recall = Recall(memory, own.select if experience.shows(config) else "none", own.examples, relevance)
         # A memory is filled by a training and by a search, not by an evaluation.
         keeps = experience.remembers(config) and (samples is None or ends)
         options = recall, mining(config) if keeps else None, stop

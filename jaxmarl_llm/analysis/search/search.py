@@ -3,7 +3,8 @@
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
 holds ``config.json``, ``journal/<batch>/`` (completions and measurements, step by step; a search that was
 stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its completions), and
-``results.json`` (see `jaxmarl_llm.analysis.search.results`).
+``results.json`` (see `jaxmarl_llm.analysis.search.results`), and ``lessons/`` or ``experience/`` with what is kept for
+later problems, if anything is, after all of these.
 """
 
 import contextlib
@@ -141,6 +142,9 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
                 memory.add(forest)
             display.print(batch_line(n, batch_results, len(problems), len(task.items)))
             display.update(len(problems), {}, repeated=not journal.added)
+    if protocols.remembers(config):
+        with memory.kept_in(folder, 1):
+            memory.save(len(problems))
     speakers = config.team.agents if qstar.of(config) or experience.of(config) else task.agents
     models = {agent: by.team[agent].model_name for agent in speakers}
     fields = (
