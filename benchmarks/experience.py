@@ -1,7 +1,7 @@
 """Measure what experience with other problems is worth: the same team with examples chosen in several ways, and none.
 
     python -m benchmarks.experience --workdir=runs/experience                       # scripted authors
-    python -m benchmarks.experience --workdir=runs/experience_model --model --seeds 0 --source="python[:16]"
+    python -m benchmarks.experience --workdir=runs/experience_model --model --seeds 0 --memory=runs/experience/seed0
 
 For each seed the team first writes versions for all problems without examples, in several chains for each problem,
 and the instructor is asked about the shortcuts. Then it begins anew in several ways, with the memory as it is: a
@@ -30,10 +30,10 @@ from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.config import programs, validate
 from jaxmarl_llm.factory import experts, protocols, randomness, tasks, teams
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.memory import Item
+from jaxmarl_llm.memory import Item, saved
 from jaxmarl_llm.protocols import encoders
 from jaxmarl_llm.protocols.experience import Experience, Recall
-from jaxmarl_llm.protocols.experience_memory import CODE, Mining, items_of
+from jaxmarl_llm.protocols.experience_memory import CODE, NAME, ExperienceMemory, Mining
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.runs import journals
 from jaxmarl_llm.tasks.programs import techniques
@@ -88,14 +88,21 @@ def opened(config, executor, judge) -> Bench:
     return Bench(config, search.Searchers(team, trainables, executor, None), task)
 
 
-def of_seed(bench: Bench, folder: pathlib.Path, ways: Sequence[str], chains: int) -> dict[str, tuple]:
-    """By way: results, and how well its examples fit; the memory is filled first."""
-    _, first = bench.played(folder / "fill", Recall(), protocols.mining(bench.config), chains)
-    kind = bench.config.task.kind
-    items = [
-        dataclasses.replace(item, id=-1 - n)
-        for n, item in enumerate(items_of(first, bench.task.given, protocols.mining(bench.config), kind))
-    ]
+def filled(bench: Bench, folder: pathlib.Path, chains: int) -> Sequence[Item]:
+    """What the team finds out about all problems, which is kept in the folder of the seed."""
+    mining, kind = protocols.mining(bench.config), bench.config.task.kind
+    _, first = bench.played(folder / "fill", Recall(), mining, chains)
+    store = ExperienceMemory(kind, bench.task.given, mining)
+    store.add(first)
+    with store.kept_in(folder, 1):
+        store.save(0)
+    return store
+
+
+def of_seed(
+    bench: Bench, folder: pathlib.Path, ways: Sequence[str], items: Sequence[Item]
+) -> dict[str, tuple]:
+    """By way: results, and how well its examples fit, with a memory."""
     print(
         f"{folder.name}: {len(items)} shortcuts of {len({i.provenance['problem'] for i in items})} problems",
         flush=True,
@@ -174,6 +181,7 @@ def main(arguments=None) -> int:
     )
     parser.add_argument("--turns", type=int, default=0, help="versions of each program; 0: the config's")
     parser.add_argument("--chains", type=int, default=4, help="of each problem, which fill the memory")
+    parser.add_argument("--memory", default="", help="folder of a seed of another run, whose memory is taken")
     parser.add_argument("--pairs", type=int, default=7, help="most pairs of a measurement")
     parser.add_argument("--tokens", type=int, default=0, help="most of an answer; 0: the config's")
     args = parser.parse_args(arguments)
@@ -189,7 +197,9 @@ def main(arguments=None) -> int:
         for seed in args.seeds:
             config.seed = seed
             bench = opened(config.copy_and_resolve_references(), executor, judge)
-            rows = of_seed(bench, pathlib.Path(args.workdir) / f"seed{seed}", args.ways, args.chains)
+            folder = pathlib.Path(args.workdir) / f"seed{seed}"
+            given = args.memory and saved(args.memory, 0, Item, NAME)
+            rows = of_seed(bench, folder, args.ways, given or filled(bench, folder, args.chains))
             for way, row in rows.items():
                 found[way].append(row)
             print(
