@@ -168,7 +168,7 @@ def main(arguments=None) -> int:
         "python -m benchmarks.experience", description=__doc__.partition("\n")[0]
     )
     parser.add_argument(
-        "--workdir", required=True, help="folder of all steps, with which the same command goes on"
+        "--workdir", default="runs/experience", help="folder of all steps; the same command goes on"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=(0, 1, 2, 3, 4))
     parser.add_argument("--source", default="", help="problems in place of the config's")
