@@ -1,4 +1,4 @@
-"""The members of `experiments.ablate`: LessonL with parts left out, and methods beside it; and those of Q*. No JAX.
+"""The members of `experiments.ablate`: LessonL without its parts, its rivals; those of Q*; those of experience. No JAX.
 
 All but ``single`` execute equally many programs for a problem: agents times rounds. Those of one agent by
 itself take the team's first, for as many rounds more. Those of Q* judge at most `qstar.answers` for a problem.
@@ -8,7 +8,7 @@ import dataclasses
 import types
 from collections.abc import Mapping
 
-from jaxmarl_llm.config import ConfigDict, base_config
+from jaxmarl_llm.config import ConfigDict, base_config, experience, programs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +57,26 @@ OVER_STEPS = {
 }
 
 
+def _examples(select: str) -> Variant:
+    reads = {} if select in experience.BY_VECTORS else {"experience.encoder": "policy"}
+    reads |= {"experience.examples": 1} if select == experience.NONE else {}
+    return Variant({"experience.select": select, **reads})
+
+
+# The memory of each is filled by its own search, problem after problem: of a config with train.protocol='experience'.
+WITH_EXAMPLES = {
+    "no examples": _examples(experience.NONE),
+    "random": _examples("random"),
+    "bm25": _examples("bm25"),
+    "cosine": _examples("cosine"),
+    "two steps": _examples("two_step"),
+}
+
+
 def members(config: ConfigDict) -> dict[str, Variant]:
     """The members that a config is compared in, the baseline first."""
+    if experience.of(config):
+        return WITH_EXAMPLES
     return OVER_STEPS if config.train.protocol == "qstar" else MEMBERS
 
 
@@ -71,6 +89,9 @@ def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
             own.train.turns = config.qstar.answers
             own.qstar.update(base_config().qstar)
         return own
+    if experience.of(config):
+        own.update_from_flattened_dict(dict(member.fields))
+        return own
     if member.fields["train.protocol"] != "lessonl":
         own.lessons.update(base_config().lessons)
     own.update_from_flattened_dict(dict(member.fields))
@@ -81,5 +102,7 @@ def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
 
 
 def agents_of(config: ConfigDict, member: Variant) -> tuple[str, ...]:
-    """Who speaks."""
+    """Who writes programs."""
+    if experience.of(config):
+        return programs.writers(config)
     return tuple(config.team.agents)[:1] if member.alone else tuple(config.team.agents)

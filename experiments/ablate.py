@@ -3,8 +3,10 @@
     python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
     python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
     python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
+    python -m experiments.ablate --config=configs/experience.py:scripted --workdir=runs/experience
 
-The last one is Q* and other orders of its search, with what is solved within equal numbers of programs and tokens.
+The third one is Q* and other orders of its search, with what is solved within equal numbers of programs and tokens, the
+last one experience with examples chosen in several ways, and with none.
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
 are done. If it is stopped, the same command continues within the interrupted round. Members whose rounds
@@ -20,7 +22,7 @@ from absl import flags
 from jaxmarl_llm import resume_checks
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import validate
+from jaxmarl_llm.config import experience, validate
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.config.programs import searches
@@ -49,8 +51,8 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     for name, settings in configs.items():
         if not searches(settings):
             raise UserError(
-                f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py "
-                "or configs/qstar.py"
+                f"task.kind={settings.task.kind!r}: nothing to search for in it; take configs/lessonl.py, "
+                "configs/qstar.py or configs/experience.py"
             )
         validate(settings, f"the config of {name!r}")
         refuse_seeds(settings, "a search")
@@ -81,6 +83,7 @@ def main(argv):
 
     over_steps = args.config.train.protocol == "qstar"
     title = "Q* and other orders" if over_steps else "LessonL, and what is left without its parts"
+    title = "Experience, by how examples are chosen" if experience.of(args.config) else title
     for path in search.show(results, workdir / "ablation.json", title):
         print(f"written: {path}")
 

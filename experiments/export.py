@@ -137,8 +137,8 @@ def export_team(workdir, out, which=BEST, base: str = "") -> int:
     def card(held: dict) -> str:
         return model_card.team_card(config.to_dict(), _summary(workdir), held)
 
-    lessons = pathlib.Path(workdir) / agent_export.LESSONS
-    agent_export.write_team(team, config, meta, pathlib.Path(out), card, base, _prompts(config), lessons)
+    folder = pathlib.Path(workdir)
+    agent_export.write_team(team, config, meta, pathlib.Path(out), card, base, _prompts(config), folder)
     return meta["step"]
 
 

@@ -8,6 +8,7 @@ from jaxmarl_llm.config import (
     dialogue,
     distil,
     engine,
+    experience,
     fields,
     gate,
     general,
@@ -39,13 +40,14 @@ from jaxmarl_llm.utils.errors import UserError
 SECTIONS = (
     general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, mlpo, loss, critic, preference,
     malt, sweet, router, gate, advice, tools, imitation, distil, programs, qstar,
+    experience,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
     programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, gate, advice, tools, planner, imitation,
-    distil, qstar,
+    distil, qstar, experience,
 )  # fmt: skip
 
 

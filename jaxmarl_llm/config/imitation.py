@@ -2,6 +2,7 @@
 
 import re
 
+from jaxmarl_llm.config import experience
 from jaxmarl_llm.config.fields import Read, number, value
 from jaxmarl_llm.config.options import ConfigDict
 from jaxmarl_llm.config.systems import SFT
@@ -67,9 +68,10 @@ def _warm_up(config: ConfigDict) -> list[str]:
         bad.append(f"team.begin={config.team.begin!r}: with warm_up.steps={c.steps} the warm-up is the begin")
     if config.team.mode == "frozen":
         bad.append(f"warm_up.steps={c.steps}: team.mode='frozen' learns nothing, allowed is 0")
-    if (c.protocol or config.train.protocol) == "lessonl":
+    lacking = {"lessonl": "lessons", experience.NAME: "instructions"}
+    if what := lacking.get(c.protocol or config.train.protocol):
         bad.append(
-            f"warm_up.protocol={c.protocol!r}: demonstrations have no lessons; name another "
+            f"warm_up.protocol={c.protocol!r}: demonstrations have no {what}; name another "
             "protocol, such as 'repeated'"
         )
     return bad

@@ -2,7 +2,7 @@
 
 import math
 
-from jaxmarl_llm.config import agent_settings, qstar, remote, systems
+from jaxmarl_llm.config import agent_settings, experience, qstar, remote, systems
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -11,7 +11,7 @@ KINDS = ("optimisation", "generation")
 # Tasks in which every agent is judged by itself: programs, and words that may open a lock.
 JUDGED_ALONE = (*KINDS, "lock")
 # Protocols of such tasks: rounds in which every agent writes a program.
-METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture", qstar.NAME)
+METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture", qstar.NAME, experience.NAME)
 ENCODERS = ("policy", "ngrams")
 # What rounds of programs leave no choice about.
 NEEDED = {
@@ -27,6 +27,11 @@ NEEDED = {
 }
 # The credit of train.system=lessonl is its own: there each field of ``train`` must have its default.
 DECIDED = ("discount", "backup", "reduce", "local_weight")
+
+
+def writers(config: ConfigDict) -> tuple[str, ...]:
+    """The agents whose programs, or answers, are judged."""
+    return tuple(config.team.agents)[1:] if experience.of(config) else qstar.writers(config)
 
 
 def searches(config) -> bool:

@@ -1,6 +1,6 @@
 """Fields of the training loop: iterations, budgets, turns, protocol, updates and optimizer."""
 
-from jaxmarl_llm.config import engine, programs, remote, systems, task
+from jaxmarl_llm.config import engine, experience, programs, remote, systems, task
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -64,7 +64,9 @@ FIELDS = (
             "advice": "the first agent advises the second one, who acts for advice.every turns; then it advises again",
             "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
                         "answers",
-            **dict.fromkeys(programs.METHODS, "")}, dotted=True),
+            **dict.fromkeys(programs.METHODS, ""),
+            experience.NAME: "an instructor says what to change, an assistant writes the next version, see the section "
+                             "experience"}, dotted=True),
     number("train.turns", 1, "Answers in a row: from the second on, agents revise theirs after task.feedback.",
            low=1),
     number("train.later_samples", 0,
@@ -167,6 +169,8 @@ def _redraw(config: ConfigDict) -> list[str]:
         why = f"train.system={c.system!r} {_NO_GROUPS[row.learns_from]}"
     elif c.protocol == "lessonl" and config.lessons.bank == "run":
         why = "lessons.bank='run' keeps the lessons of each iteration, and of its own problems only"
+    elif experience.remembers(config):
+        why = "experience.bank='run' keeps what each iteration found out, and of its own problems only"
     return [f"train.redraw={c.redraw}: {why}, allowed is 0"] if c.redraw and why else []
 
 

@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import advice, agent_settings, critic, gate, maporl, systems
+from jaxmarl_llm.config import advice, agent_settings, critic, experience, gate, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -72,6 +72,8 @@ def learned(config) -> int:
         return config.sft.batch // config.train.minibatches
     if config.train.system in systems.DIRECT:
         return 2 * config.preference.batch
+    if experience.of(config):  # one agent writes the versions, the other one what is said about them
+        return max(answers(config), remarks(config)) // config.train.minibatches
     return (answers(config) + remarks(config)) // config.train.minibatches
 
 
@@ -91,6 +93,8 @@ def remarks_of_chain(config) -> int:
     c = config.train
     if c.protocol == "lessonl" and config.lessons.select != "none":
         return c.turns - (config.lessons.bank == "problem")  # those of the last round are for later problems
+    if experience.of(config):
+        return c.turns + experience.most_shortcuts(config)
     numbers = {"reflexion": c.turns - 1, "mapcoder": config.search.plans, "planner": config.tools.calls}
     return numbers.get(c.protocol, 0)
 
@@ -182,6 +186,8 @@ def completions(config) -> int:
         return answers(config) * candidates(config) + c.prompts * c.group * (c.turns - 1)
     if advice.of(config):
         return answers(config) + advised(config) + counterfactual_completions(config)
+    if experience.of(config):  # at most: few chains have so many shortcuts
+        return answers(config) + remarks(config)
     rounds = 2 if c.protocol == "discussion" else 1
     if gate.of(config):  # at most: few actions are refused so often
         rounds = 1 + config.gate.retries

@@ -4,20 +4,30 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import advice, gate, mlpo, planner, programs, qstar, router, workload
+from jaxmarl_llm.config import advice, experience, gate, mlpo, planner, programs, qstar, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness, step_search
-from jaxmarl_llm.memory import Relevance
-from jaxmarl_llm.protocols import Discussion, Pipeline, Protocol, Simultaneous, Tree, custom, encoders
+from jaxmarl_llm.memory import Item, Relevance, check_task, saved
+from jaxmarl_llm.protocols import (
+    Discussion,
+    Pipeline,
+    Protocol,
+    Simultaneous,
+    Tree,
+    custom,
+    encoders,
+    experience_memory,
+)
 from jaxmarl_llm.protocols import leader as leader_protocol
 from jaxmarl_llm.protocols import retrieve as retrieve_protocol
 from jaxmarl_llm.protocols import routed as routes
 from jaxmarl_llm.protocols.advice import Advice
 from jaxmarl_llm.protocols.dialogue import Dialogue
+from jaxmarl_llm.protocols.experience import Experience, Recall
+from jaxmarl_llm.protocols.experience_memory import ExperienceMemory, Mining
 from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.protocols.lessons import memory as lessons
-from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.protocols.mapcoder import MapCoder
@@ -65,7 +75,7 @@ def build(
 ) -> Protocol:
     """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
 
-    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, peers' answers, or a
+    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, experience, peers' answers, a
     router; () as it begins.
     ``toolbox``: what agents may call, see `factory.tools.opened`.
     """
@@ -156,7 +166,9 @@ def dealt(config, samples: int | None) -> bool:
 
 
 def relevant(config, team: Team) -> Relevance | None:
-    """How relevant lessons are, where there are any."""
+    """How relevant lessons, or examples of experience, are, where there are any."""
+    if experience.encodes(config):
+        return encoders.build(config.experience.encoder, team, "experience.encoder")
     return encoders.build(config.lessons.encoder, team) if has_lessons(config) else None
 
 
@@ -168,6 +180,13 @@ def rounds(
     """
     c, chains = config.train, samples or config.train.group
     stop = ends and config.search.stop_when_solved
+    if experience.of(config):
+        own = config.experience
+        recall = Recall(memory, own.select if experience.shows(config) else "none", own.examples, relevance)
+        # A memory is filled by a training and by a search, not by an evaluation.
+        keeps = experience.remembers(config) and (samples is None or ends)
+        options = recall, mining(config) if keeps else None, stop
+        return Experience(task, config.team.agents[0], chains, c.turns, *options)
     if c.protocol == "mapcoder":
         return MapCoder(task, chains, config.search.plans, c.turns // config.search.plans, stop)
     if c.protocol != "lessonl":
@@ -183,13 +202,27 @@ def rounds(
 
 
 def remembers(config) -> bool:
-    """Whether lessons outlive their problem."""
-    return config.train.protocol == "lessonl" and config.lessons.bank == "run"
+    """Whether lessons, or experience, outlive their problem."""
+    lessons_last = config.train.protocol == "lessonl" and config.lessons.bank == "run"
+    return lessons_last or experience.remembers(config)
 
 
-def memory(config, entries: Sequence[Entry] = ()) -> LessonMemory:
-    """The bank of a whole run, as it begins."""
+def mining(config) -> Mining:
+    """Which shortcuts are kept."""
+    own = config.experience
+    return Mining(own.threshold, own.shortcuts, own.end)
+
+
+def memory(config, task, entries: Sequence = ()) -> LessonMemory | ExperienceMemory:
+    """The bank of a whole run, or its experience, as it begins; ``task`` is that of the run.
+
+    Raises:
+      UserError: for experience with another kind of task.
+    """
     own = config.lessons
+    if experience.of(config):
+        kept = config.experience.keep
+        return ExperienceMemory(config.task.kind, task.given, mining(config), kept, entries)
     return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
 
 
@@ -224,7 +257,7 @@ def routing(config, team: Team, memory=()) -> routes.Router:
 
 
 def memory_of(config, models):
-    """What a run's system (its ``models``) has for the protocol: lessons, peers' answers, or a router; else ()."""
+    """What a run's system (its ``models``) has for the protocol: lessons, experience, peers' answers, a router."""
     return models if remembers(config) or keeps_peers(config) or router.learns(config) else ()
 
 
@@ -235,4 +268,8 @@ def saved_memory(config, workdir, step: int, team: Team):
         network = build_router(config, team)
         network.load(folder, step)
         return network
+    if experience.remembers(config):
+        items = tuple(saved(folder, step, Item, experience_memory.NAME))
+        check_task(items, config.task.kind, f"the experience of {workdir}")
+        return items
     return tuple(lessons.saved(folder, step)) if remembers(config) else ()

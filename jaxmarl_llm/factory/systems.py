@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import critic, router, workload
+from jaxmarl_llm.config import critic, experience, router, workload
 from jaxmarl_llm.config import maporl as maporl_fields
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
 from jaxmarl_llm.factory import protocols, randomness, sweet, training
@@ -40,6 +40,7 @@ from jaxmarl_llm.systems import (
 )
 from jaxmarl_llm.systems.critics import Critics
 from jaxmarl_llm.systems.critics.shared_heads import Heads
+from jaxmarl_llm.systems.experience import WithExperience
 from jaxmarl_llm.systems.preferences import Pool, pairs_of, siblings, turn_scores
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.preferences.reward_model import RewardModel
@@ -77,11 +78,13 @@ def build(
 
     ``trainables`` gives the agents' parameters as they are when it is called, by position in the team;
     ``demonstrations`` are what train.system=sft learns from; ``task`` knows what the critic of train.system=sweet may
-    read, None: nothing.
+    read, None: nothing, and which programs train.protocol=experience begins with.
     """
     name, collect = config.train.system, workload.collecting(config)
+    if experience.remembers(config):
+        return WithExperience(protocols.memory(config, task), from_forest(config))
     if protocols.remembers(config):
-        return lessonl.LessonLWithMemory(protocols.memory(config), credit_config(config))
+        return lessonl.LessonLWithMemory(protocols.memory(config, task), credit_config(config))
     if protocols.keeps_peers(config):
         return mlpo.KeptPeers(protocols.peer_answers(config), credit_config(config))
     if name == SFT:

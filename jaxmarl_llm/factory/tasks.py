@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import advice, dialogue, planner, programs, qstar, reasoning, router, tools
+from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router, tools
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -158,7 +158,7 @@ def _own_task(config, executor: Executor | None, split: str, expert):
     elif c.kind == "world":
         task = _world(config, source, part)
     elif programs.searches(config) or c.kind in programs.KINDS:
-        task = build_programs(config, executor, split, qstar.writers(config))
+        task = build_programs(config, executor, split, programs.writers(config))
     else:
         task = _writing(config, source, part)
     return task

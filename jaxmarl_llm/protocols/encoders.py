@@ -65,16 +65,16 @@ def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
     return jnp.where(mask_BL1, hidden_BLD.astype(jnp.float32), 0.0).sum(1) / lengths_B[:, None]
 
 
-def build(name: str, team: Team) -> Relevance:
+def build(name: str, team: Team, field: str = "lessons.encoder") -> Relevance:
     """Build `Relevance` from the name of an encoder.
 
     It is ``policy`` (the first local model of the team), ``ngrams``, or the dotted name of a function of your
-    own, texts -> (X, D).
+    own, texts -> (X, D). ``field`` is what a config calls it.
 
     Raises:
       ValueError: for ``policy`` with a team without a local model, and for a name that does not exist.
     """
-    return Relevance(encoder(name, team))
+    return Relevance(encoder(name, team, field))
 
 
 def encoder(name: str, team: Team, field: str = "lessons.encoder") -> Encoder:

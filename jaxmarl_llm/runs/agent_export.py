@@ -13,7 +13,7 @@ from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.saved_names import ADAPTER, MERGED
 from jaxmarl_llm.weights import model_files, peft
 
-LESSONS = pathlib.Path("system") / "lessons"  # what a team remembers beside its weights
+MEMORIES = tuple(pathlib.Path("system") / name for name in ("lessons", "experience"))  # beside its weights
 
 
 def base_name(model: str) -> str:
@@ -50,7 +50,7 @@ def write_team(
     card: Callable[[dict], str],
     base: str = "",
     prompts: dict | None = None,
-    lessons: pathlib.Path | None = None,
+    kept_in: pathlib.Path | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> None:
     """Write all agents to a new folder, with the config and what `saved_agents` needs to play them again.
@@ -66,7 +66,7 @@ def write_team(
       card: function from what ``team.json`` says to the text of README.md.
       base: what the PEFT folders call the base model; empty: as `base_name` says.
       prompts: the messages of every agent for one problem, by agent.
-      lessons: a folder of lessons, copied where there is one.
+      kept_in: a run folder, whose `MEMORIES` are copied where there are any.
       extra: texts of further files, by name.
     """
     out, agents = pathlib.Path(out), {}
@@ -86,8 +86,9 @@ def write_team(
                     agents[agent] |= {"folder": agent, "form": form}
         held = {"format": FORMAT, "step": meta["step"], "agents": agents, "config": _elsewhere(config)}
         held |= {"prompts": prompts or {}, "versions": checkpoint.versions()}
-        if lessons is not None and lessons.is_dir():
-            shutil.copytree(lessons, temporary / LESSONS)
+        for memory in MEMORIES:
+            if kept_in is not None and (kept_in / memory).is_dir():
+                shutil.copytree(kept_in / memory, temporary / memory)
         (temporary / TEAM_FILE).write_text(json.dumps(held, indent=2) + "\n", encoding="utf-8")
         for name, text in {"README.md": card(held), **(extra or {})}.items():
             (temporary / name).write_text(text, encoding="utf-8")

@@ -21,8 +21,8 @@ from jaxmarl_llm.utils.errors import UserError
 STUDENT = "student"
 TAG_TOKENS = 16  # room for the line with a role's name
 # Sections that only the team's own training reads, and fields of ``train`` that the student has as the team had them.
-OWN_SECTIONS = ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "router", "gate", "advice", "tools",
-                "engine", "sft", "malt")  # fmt: skip
+OWN_SECTIONS = ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "experience", "router", "gate",
+                "advice", "tools", "engine", "sft", "malt")  # fmt: skip
 SHARED = ("weight_decay", "grad_clip", "tokens_per_microbatch", "param_dtype", "moment_dtype")
 
 

@@ -30,7 +30,7 @@ def stage(config) -> ConfigDict:
     made.train.protocol = config.warm_up.protocol or config.train.protocol
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
     # What only the main run reads.
-    for section in ("critic", "maporl", "sweet", "preference", "warm_up", "lessons"):
+    for section in ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "experience"):
         made[section] = base[section]
     made.search.plans = base.search.plans
     made.task.drop_easier_than = base.task.drop_easier_than

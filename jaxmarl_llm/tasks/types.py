@@ -163,3 +163,28 @@ class ProgramTask(RoundsTask, Protocol):
 
     def aggregate(self, item: Any, outcomes: Sequence[Outcome]) -> Messages:
         """Ask for one program made from several."""
+
+
+@runtime_checkable
+class VersionsTask(RoundsTask, Protocol):
+    """A task whose programs two agents develop version by version; `programs.task.ProgramTask` is a base class."""
+
+    def given(self, item: Any) -> str:
+        """The program that an item comes with, the first version of all; '' where there is none."""
+
+    def instruct(
+        self, item: Any, outcome: Outcome | None, examples: Sequence[tuple[str, str]] = ()
+    ) -> Messages:
+        """Ask for what to change in the last version, None where there is none yet.
+
+        ``examples``: (a program of another problem, the instruction that made it better); without any the prompt is
+        that of an agent that remembers nothing.
+        """
+
+    def carry_out(
+        self, item: Any, outcome: Outcome | None, instruction: str, examples: Sequence[tuple[str, str]] = ()
+    ) -> Messages:
+        """Ask for the next version by an instruction; ``examples``: (an instruction, the program that came of it)."""
+
+    def direct(self, item: Any, before: str, after: str) -> Messages:
+        """Ask for the instruction that leads from a version to a better one at once."""

@@ -1,4 +1,4 @@
-"""Check of what `RoundsTask` and `ProgramTask` add to a task: outcomes, and prompts that show them."""
+"""Check of what `RoundsTask`, `ProgramTask` and `VersionsTask` add to a task: outcomes, and prompts that show them."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxmarl_llm.tasks.judgement import Judgement
 from jaxmarl_llm.tasks.outcomes import ProgramJudgement
-from jaxmarl_llm.tasks.types import ProgramTask, RoundsTask
+from jaxmarl_llm.tasks.types import ProgramTask, RoundsTask, VersionsTask
 from jaxmarl_llm.testing.rules import require, require_messages, text_of
 
 
@@ -40,6 +40,17 @@ def _check_round_prompts(task: Any, item: Any, outcome: Any) -> None:
             "repair": (task.repair(item, "first mark", outcome), ("first mark", outcome.program)),
             "aggregate": (task.aggregate(item, [outcome, outcome]), (outcome.program,)),
         }
+    if isinstance(task, VersionsTask):
+        marks, shown = ("first mark", "second mark"), [("first mark", "second mark")]
+        shows |= {
+            "instruct": (task.instruct(item, outcome, shown), (*marks, outcome.program)),
+            "carry_out": (
+                task.carry_out(item, outcome, "third mark", shown),
+                (*marks, "third mark", outcome.program),
+            ),
+            "direct": (task.direct(item, *marks), marks),
+        }
+        require(isinstance(task.given(item), str), "given: a program, or an empty text", task.given(item))
     for name, (messages, marks) in shows.items():
         require_messages(messages, f"{name} of {item.task_id}")
         for mark in marks:

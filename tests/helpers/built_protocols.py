@@ -21,6 +21,7 @@ GAME = GameTask(load_items("games", "all"), ("a", "b"))
 WALK = load_task("corridor", "all", ("a", "b"))
 DIALOGUES = ReasoningTask(guess.load(), ("a",), "last", partner="b")
 WORLD = WorldTask(Counting(("a", "b"), goal=100))
+VERSIONS = scripted_rounds.ScriptedTask(("b",), scores={"b0": 0.5, "b1": 2.0, "b2": 3.0})
 PROGRAMS = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0})
 
 
@@ -29,13 +30,14 @@ def build(name, options, samples=None):
     config, toolbox = base_config(), None
     config.train.update(protocol=name, group=2)
     config.team.agents, config.lessons.encoder, config.search.plans = ("a", "b"), "ngrams", 1
+    config.experience.encoder = "ngrams"
     for key, value in options.items():
         section, _, field = key.rpartition(".")
         config[section or "train"][field] = value
     if name == "gated":
         config.task.update(kind="world", source="corridor")
-    by_name = {"dialogue": DIALOGUES, "advice": WORLD, "gated": WALK}
-    task = PROGRAMS if name in METHODS else by_name.get(name, GAME)
+    by_name = {"dialogue": DIALOGUES, "advice": WORLD, "gated": WALK, "experience": VERSIONS}
+    task = by_name.get(name, PROGRAMS if name in METHODS else GAME)
     config.train.later_samples = 1 if name == "advice" else config.train.later_samples
     if name == "planner":
         config.team.agents = task_agents = ("planner", "caller", "summarizer")

@@ -100,8 +100,26 @@ class ScriptedTask:
     def repair(self, item, plan, outcome):
         return asked(f"repair {item.task_id}: {plan}, {outcome_text(outcome)}")
 
+    def given(self, item):
+        return item.source
+
+    def instruct(self, item, outcome, examples=()):
+        last = outcome_text(outcome) if outcome else "nothing"
+        return asked(f"instruct {item.task_id} after {last}{shown_pairs(examples)}")
+
+    def carry_out(self, item, outcome, instruction, examples=()):
+        last = outcome.program if outcome else "nothing"
+        return asked(f"carry out {instruction!r} on {item.task_id} after {last}{shown_pairs(examples)}")
+
+    def direct(self, item, before, after):
+        return asked(f"direct {item.task_id} from {before} to {after}")
+
     def aggregate(self, item, outcomes):
         return asked(f"aggregate {item.task_id}: {', '.join(outcome.program for outcome in outcomes)}")
+
+
+def shown_pairs(examples) -> str:
+    return "".join(f", as {one} -> {other}" for one, other in examples)
 
 
 def asked(text: str) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from jaxmarl_llm.analysis.planning.job import Call
-from jaxmarl_llm.config import agent_settings, gate, programs, workload
+from jaxmarl_llm.config import agent_settings, experience, gate, programs, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.protocols.pipeline import one_by_one
@@ -28,6 +28,13 @@ def of_turns(
     if config.train.protocol == "tree":
         numbered = enumerate(config.team.agents)
         return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in numbered if a in agents)
+    if experience.of(config):
+        instructor, assistant = (_among((agent,), agents) for agent in config.team.agents)
+        later = [
+            Call(assistant, nodes[0] * group, 1),
+            Call(instructor, nodes[0] * group, 1),
+        ] * config.train.turns
+        return tuple(call for call in (Call(instructor, nodes[0], group), *later[:-1]) if call.agents)
     if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
         rest = config.train.turns + workload.remarks_of_chain(config) - 1
         return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
@@ -68,7 +75,11 @@ def of_turns(
 def of_training(config, agents, group: int) -> tuple[Call, ...]:
     """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`."""
     later, candidates = config.train.later_samples, workload.candidates(config)
-    return of_turns(config, agents, workload.nodes(config), group, later, candidates)
+    calls = of_turns(config, agents, workload.nodes(config), group, later, candidates)
+    number = experience.most_shortcuts(config) * config.train.prompts * group
+    if number and (instructor := _among(config.team.agents[:1], agents)):
+        calls += (Call(instructor, number, 1),)
+    return calls
 
 
 def _steps(config) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:

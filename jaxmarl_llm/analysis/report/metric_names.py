@@ -37,6 +37,8 @@ OF_LESSONS = {
 # Units of the metrics of systems; metrics that are not here, such as a user's own, have none.
 OF_SYSTEM = {
     "team/critic_explained": "share of variance",
+    "experience/kept": "number",
+    "experience/uses": "times an item was shown",
     "malt/positives": "number",
     "sweet/critic_loss": "nats",
     "sweet/critic_accuracy": "share of pairs",

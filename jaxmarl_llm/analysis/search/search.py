@@ -3,7 +3,8 @@
 Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
 holds ``config.json``, ``journal/<batch>/`` (completions and measurements, step by step; a search that was
 stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its completions), and
-``results.json`` (see `jaxmarl_llm.analysis.search.results`).
+``results.json`` (see `jaxmarl_llm.analysis.search.results`), and ``lessons/`` or ``experience/`` with what is kept for
+later problems, if anything is, after all of these.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.analysis.search.ledger import Ledger
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.analysis.search.results import SearchResult
-from jaxmarl_llm.config import programs, qstar
+from jaxmarl_llm.config import experience, programs, qstar
 from jaxmarl_llm.config.team import check_read
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.factory import (
@@ -38,7 +39,7 @@ from jaxmarl_llm.factory import (
     training,
 )
 from jaxmarl_llm.forest import Forest
-from jaxmarl_llm.memory import Relevance
+from jaxmarl_llm.memory import Item, Relevance
 from jaxmarl_llm.protocols import item_name
 from jaxmarl_llm.protocols.lessons.bank import Entry
 from jaxmarl_llm.protocols.single import Single
@@ -58,7 +59,8 @@ class Searchers:
     """What searches share: the team with its parameters, the executor, and the relevance of lessons.
 
     step: number of iterations that the team was trained for.
-    lessons: those of these iterations, if they are kept for later problems (``lessons.bank=run``).
+    lessons: those of these iterations, or their experience, if they are kept for later problems (``lessons.bank=run``,
+      ``experience.bank=run``).
     """
 
     team: Team
@@ -66,7 +68,7 @@ class Searchers:
     executor: Executor
     relevance: Relevance | None
     step: int = 0
-    lessons: Sequence[Entry] = ()
+    lessons: Sequence[Entry] | Sequence[Item] = ()
 
 
 @contextlib.contextmanager
@@ -116,7 +118,7 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
     inputs.check(folder, now, advice="give this search another folder")
     if distributed.is_main():
         inputs.keep(folder, now)
-    memory = protocols.memory(config, by.lessons)
+    memory = protocols.memory(config, task, by.lessons)
     make = maker(config, by)
     problems, bank, cost = [], [], ledger.Ledger()
     shown = console.ProgressDisplay(len(task.items), label="problems", compiles=compile_times.of_process())
@@ -140,7 +142,10 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
                 memory.add(forest)
             display.print(batch_line(n, batch_results, len(problems), len(task.items)))
             display.update(len(problems), {}, repeated=not journal.added)
-    speakers = config.team.agents if qstar.of(config) else task.agents
+    if protocols.remembers(config):
+        with memory.kept_in(folder, 1):
+            memory.save(len(problems))
+    speakers = config.team.agents if qstar.of(config) or experience.of(config) else task.agents
     models = {agent: by.team[agent].model_name for agent in speakers}
     fields = (
         method or config.train.protocol,

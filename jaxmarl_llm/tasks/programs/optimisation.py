@@ -70,6 +70,10 @@ class OptimisationTask(ProgramTask):
         """The text against which the relevance of a lesson is measured: the given program."""
         return item.source
 
+    def given(self, item: OptimisationItem) -> str:
+        """The program that is right and slow, which every search begins with."""
+        return item.source
+
     def _reward(self, outcome: Outcome) -> float:
         return reward(outcome)
 

@@ -7,8 +7,14 @@ about, or the same if there is none. It never writes a rewrite whose lesson has 
 selection of lessons decides how fast its programs become, and a method that selects well can be distinguished
 from one that does not, without a model.
 
+As an instructor (`version_prompts`) it names the technique of a rewrite instead of writing it: often one of a
+kind (`techniques`) that an instruction for another program names, or a step beyond the last version; else any. As
+an assistant it writes the rewrite that it is told of, more often if an example shows how an instruction of the same
+kind was carried out; else any.
+
 It recognises a request by the content of the prompt: the problem by its program, a request for a lesson by
-the words Code A and Code B and a second program, and the lessons that are shown by their techniques.
+the words Code A and Code B and a second program, the lessons that are shown by their techniques, instructions by the
+words before them.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxmarl_llm.tasks.programs import techniques, version_prompts
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
 from jaxmarl_llm.utils.errors import UserError
 
@@ -54,8 +61,10 @@ class Mixture:
       items: problems that it knows.
       seed: of its draws, which otherwise depend on the request alone.
       weights: by kind, not all 0; kinds without rewrites in a problem leave their share to the others.
-      adopt: how often (0..1) it builds on a shown lesson, if the label of one says faster.
-      vague: how often (0..1) its lesson is useless.
+      adopt: how often (0..1) it builds on a shown lesson, if the label of one says faster; on an example or the last
+        version; and how often it carries out an instruction without an example of its kind.
+      practised: how often (0..1) it carries out an instruction with such an example.
+      vague: how often (0..1) its lesson, or its instruction for a shortcut, is useless.
 
     Raises:
       ValueError: for items that are not optimisation problems, and for numbers outside their range.
@@ -68,6 +77,7 @@ class Mixture:
         *,
         weights: Mapping[str, float] = WEIGHTS,
         adopt: float = 0.5,
+        practised: float = 0.9,
         vague: float = 0.2,
     ):
         others = [type(item).__name__ for item in items if not isinstance(item, OptimisationItem)]
@@ -76,11 +86,11 @@ class Mixture:
             raise UserError(f"the mixture writes programs for optimisation problems; got {got}")
         if set(weights) != set(WEIGHTS) or min(weights.values()) < 0 or not sum(weights.values()):
             raise UserError(f"weights={dict(weights)}: allowed are numbers from 0 for {', '.join(WEIGHTS)}")
-        for name, share in (("adopt", adopt), ("vague", vague)):
+        for name, share in (("adopt", adopt), ("practised", practised), ("vague", vague)):
             if not 0 <= share <= 1:
                 raise UserError(f"{name}={share}: allowed is 0 to 1")
         self._items, self._seed, self._weights = tuple(items), seed, dict(weights)
-        self._adopt, self._vague = adopt, vague
+        self._adopt, self._practised, self._vague = adopt, practised, vague
 
     def __call__(self, request: Any, draw: int) -> str:
         """The answer; ValueError if the messages contain the program of none of its problems."""
@@ -93,18 +103,41 @@ class Mixture:
         return self.write(item, text, random.Random(hashlib.sha256(what.encode()).digest()))
 
     def write(self, item: OptimisationItem, text: str, rng: random.Random) -> str:
-        """The answer to a prompt about this problem: a lesson, or a program in a fence."""
+        """The answer to a prompt about this problem: a lesson, an instruction, or a program in a fence."""
         drafts = pool(item, self._weights)
         attempt = second_program(item, text, [draft for draft, _ in drafts])
         if attempt and asks_for_lesson(text):
             return rng.choice(VAGUE) if rng.random() < self._vague else attempt.technique
+        if squeezed(version_prompts.ASK) in squeezed(text):
+            return self._instruction(item, text, drafts, rng)
+        if wanted := techniques.change(text):
+            return _fenced(item, self._carried_out(item, text, wanted, drafts, rng).source)
         helpful, harmful = shown_rewrites(item, text)
         if helpful and rng.random() < self._adopt:
             return _fenced(item, further(item, rng.choice(helpful)).source)
         avoided = {rewrite.technique for rewrite in harmful}
         left = [(draft, weight) for draft, weight in drafts if draft.technique not in avoided]
-        chosen = rng.choices([draft for draft, _ in left], [weight for _, weight in left])[0]
-        return _fenced(item, chosen.source)
+        return _fenced(item, drawn(left, rng).source)
+
+    def _instruction(self, item: OptimisationItem, text: str, drafts, rng: random.Random) -> str:
+        """The technique of what is to be written next."""
+        last = second_program(item, text, [draft for draft, _ in drafts])
+        before = [rewrite for rewrite in item.faster if last and rewrite.technique == last.technique]
+        taught = [each for each in techniques.alike(item, techniques.examples(text)) if each not in before]
+        if taught and rng.random() < self._adopt:
+            return rng.choice(taught).technique
+        if before and rng.random() < self._adopt:
+            return further(item, before[0]).technique
+        return drawn(drafts, rng).technique
+
+    def _carried_out(
+        self, item: OptimisationItem, text: str, wanted: str, drafts, rng: random.Random
+    ) -> Draft:
+        """The draft that an instruction names, or any."""
+        named = [draft for draft, _ in drafts if squeezed(draft.technique) == squeezed(wanted)]
+        shown = frozenset[str]().union(*map(techniques.kinds, techniques.examples(text)))
+        often = self._practised if techniques.kinds(wanted) & shown else self._adopt
+        return named[0] if named and rng.random() < often else drawn(drafts, rng)
 
 
 def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list[tuple[Draft, float]]:
@@ -124,6 +157,11 @@ def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list
     return [(draft, weights[kind] / len(drafts)) for kind, drafts in kinds.items() for draft in drafts]
 
 
+def drawn(drafts: Sequence[tuple[Draft, float]], rng: random.Random) -> Draft:
+    """One of some drafts at random, by their weights."""
+    return rng.choices([draft for draft, _ in drafts], [weight for _, weight in drafts])[0]
+
+
 def further(item: OptimisationItem, rewrite: Rewrite) -> Rewrite:
     """The next faster rewrite of the problem, or the same where there is none or it is not faster itself."""
     if rewrite not in item.faster:
@@ -137,10 +175,18 @@ def cut_off(source: str) -> str:
 
 
 def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | None:
-    """The problem whose program occurs in a text; of several the one with the longest, None without any."""
+    """The problem whose program occurs in a text; of several the last one, and the one with the longest; else None.
+
+    Programs of other problems may stand before it, in examples.
+    """
     within = squeezed(text)
-    matches = [item for item in items if squeezed(item.source) in within]
-    return max(matches, key=lambda item: len(item.source), default=None)
+    ends = {
+        item.task_id: within.rfind(own) + len(own)
+        for item in items
+        if (own := squeezed(item.source)) in within
+    }
+    matches = [item for item in items if item.task_id in ends]
+    return max(matches, key=lambda item: (ends[item.task_id], len(item.source)), default=None)
 
 
 def asks_for_lesson(text: str) -> bool:
@@ -149,8 +195,8 @@ def asks_for_lesson(text: str) -> bool:
 
 
 def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -> Draft | None:
-    """The draft whose program occurs in a text beside the problem's own; None without any."""
-    rest = squeezed(text).replace(squeezed(item.source), " ", 1)
+    """The draft whose program occurs in a text beside the problem's own, behind Code B if that is there; else None."""
+    rest = squeezed(text).replace(squeezed(item.source), " ", 1).rpartition(f"{_MARKERS[1]}: ")[2]
     matches = [draft for draft in drafts if squeezed(draft.source) in rest]
     return max(matches, key=lambda draft: len(draft.source), default=None)
 

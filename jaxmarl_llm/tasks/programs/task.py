@@ -9,6 +9,7 @@ from jaxmarl_llm.tasks.judgement import check_batch, check_given
 from jaxmarl_llm.tasks.outcomes import STATUSES, Outcome, ProgramJudgement
 from jaxmarl_llm.tasks.program_text.answers import program
 from jaxmarl_llm.tasks.programs import prompts as program_prompts
+from jaxmarl_llm.tasks.programs import version_prompts
 from jaxmarl_llm.tasks.programs.prompts import Messages
 
 
@@ -89,6 +90,26 @@ class ProgramTask:
     def aggregate(self, item, outcomes: Sequence[Outcome]) -> Messages:
         """Mixture of agents: ask for one program made from several; their results are not shown."""
         return program_prompts.aggregate(self._says.asked(item), [outcome.program for outcome in outcomes])
+
+    def given(self, item) -> str:
+        """The program that an item comes with, the first version of all; '' where there is none."""
+        return ""
+
+    def instruct(self, item, outcome: Outcome | None, examples: version_prompts.Pairs = ()) -> Messages:
+        """Experience: ask for what to change in the last version, None: in the first; see `version_prompts`."""
+        shown = (outcome.program, self._says.result(item, outcome)) if outcome else (None, "")
+        return version_prompts.instruct(self._says.asked(item), *shown, examples)
+
+    def carry_out(
+        self, item, outcome: Outcome | None, instruction: str, examples: version_prompts.Pairs = ()
+    ) -> Messages:
+        """Experience: ask for the next version by an instruction."""
+        last = outcome.program if outcome else None
+        return version_prompts.carry_out(self._says.asked(item), last, instruction, examples)
+
+    def direct(self, item, before: str, after: str) -> Messages:
+        """Experience: ask for the instruction that leads from a version to a better one at once."""
+        return version_prompts.direct(self._says.asked(item), before, after)
 
     def _judgement(self, outcomes: Sequence[Outcome]) -> ProgramJudgement:
         named = dict(zip(self.agents, outcomes, strict=True))

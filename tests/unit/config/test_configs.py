@@ -181,6 +181,7 @@ MLPO = {
 VALUED = MAPORL | {"maporl.value_model": True}
 SEARCHED = {"task.kind": "generation", "train.protocol": "repeated"}
 QSTAR = {"task.kind": "generation", "train.protocol": "qstar"}
+EXPERIENCE = TIMED | {"train.protocol": "experience", "team.agents": ("instructor", "assistant")}
 DIALOGUE = {
     "task.kind": "reasoning", "train.protocol": "dialogue", "train.turns": 2, "team.agents": ("actor", "partner"),
     "team.models": ("m", "expert:x"),
@@ -229,6 +230,7 @@ READ_WITH = {
     **{f"qstar.{name}": QSTAR for name in base_config().qstar}, "qstar.expansions": QSTAR | {"qstar.depth": 1},
     "qstar.depth": QSTAR | {"qstar.depth": 1},
     **{f"lessons.{name}": LESSONL for name in base_config().lessons},
+    **{f"experience.{name}": EXPERIENCE for name in base_config().experience},
     **{f"timing.{name}": TIMED for name in base_config().timing},
     **{f"distil.{name}": DISTILLED for name in base_config().distil},
 }  # fmt: skip
@@ -251,6 +253,8 @@ def test_choices(path):
             config.train.protocol = value
             config.search.plans = 1 if value == "mapcoder" else config.search.plans
             config.task.kind = "generation" if value == "qstar" else config.task.kind
+            if value == "experience":
+                config.team.agents = EXPERIENCE["team.agents"]
         if value == "generated":
             config.task.kind, config.train.protocol = "generation", "repeated"
         if (path, value) == ("qstar.value", "fitted"):
@@ -615,6 +619,10 @@ UNREAD = {
     "lessons.encoder": ("ngrams", LESSONL),
     "lessons.bank": ("run", LESSONL),
     "lessons.keep": (9, LESSONL),
+    **{f"experience.{name}": (value, EXPERIENCE) for name, value in {
+        "bank": "none", "select": "random", "examples": 2, "encoder": "ngrams", "threshold": 0.1, "shortcuts": 3,
+        "end": "last", "keep": 9,
+    }.items()},
     "timing.min_pairs": (9, TIMED),
     "timing.max_pairs": (23, TIMED),
     "timing.width": (0.2, TIMED),

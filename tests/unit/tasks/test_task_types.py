@@ -10,7 +10,7 @@ from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
 from jaxmarl_llm.tasks.toys.lock import LockTask
 from jaxmarl_llm.tasks.toys.lock import load_items as load_locks
 from jaxmarl_llm.tasks.toys.matrix_game import GameTask, load_items
-from jaxmarl_llm.tasks.types import FeedbackTask, ProgramTask, RoundsTask
+from jaxmarl_llm.tasks.types import FeedbackTask, ProgramTask, RoundsTask, VersionsTask
 from jaxmarl_llm.tasks.writing.items import WritingItem
 from jaxmarl_llm.tasks.writing.task import WritingTask
 
@@ -30,7 +30,7 @@ def test_every_task_has_what_the_interface_names():
         assert isinstance(task, Task), type(task).__name__
     assert all(isinstance(task, FeedbackTask) for task in (GAME, CODING, centralised))
     assert all(isinstance(task, RoundsTask) for task in (LOCK, *PROGRAMS))
-    assert all(isinstance(task, ProgramTask) for task in PROGRAMS)
+    assert all(isinstance(task, ProgramTask) and isinstance(task, VersionsTask) for task in PROGRAMS)
 
 
 def test_what_is_missing_is_noticed():
@@ -45,4 +45,4 @@ def test_what_is_missing_is_noticed():
 
     assert not isinstance(Unfinished(), Task)  # no `normalise`
     assert not isinstance(WRITING, FeedbackTask) and not isinstance(GAME, RoundsTask)
-    assert not isinstance(LOCK, ProgramTask)
+    assert not isinstance(LOCK, ProgramTask) and not isinstance(LOCK, VersionsTask)

@@ -22,6 +22,7 @@ MORE = {
     "advice": [{"turns": 5, "advice.every": 3}, {"turns": 3, "advice.shuffled": True}],
     "teams": [dict(turns=2, hand_on="best")],
     "lessonl": [{"turns": 3, "lessons.select": "dealt"}, {"turns": 2, "lessons.bank": "run"}],
+    "experience": [{"turns": 3}, {"turns": 4, "experience.end": "last", "experience.shortcuts": 1}],
     "mapcoder": [{"turns": 4, "search.plans": 2}],
 }
 ONE_TURN = ("tree", "retrieve", "planner")
@@ -38,7 +39,7 @@ CASES = [
 @pytest.mark.parametrize("name, options, samples", CASES)
 def test_every_protocol_keeps_the_contract(name, options, samples):
     protocol, task = build(name, options, samples)
-    partners = ("b",) if name == "dialogue" else ()
+    partners = {"dialogue": ("b",), "experience": ("a",)}.get(name, ())
     check_protocol(protocol, task, conversations=samples, partners=partners)
 
 

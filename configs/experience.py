@@ -1,0 +1,60 @@
+"""Experiential co-learning: an instructor and an assistant who remember shortcuts (arXiv 2312.17025).
+
+Search:    python -m experiments.evaluate --config=configs/experience.py --out=runs/experience/evaluation.json
+Training:  python -m experiments.train --config=configs/experience.py:train
+Compare:   python -m benchmarks.experience --workdir=runs/experience_scripted
+Result:    PENDING
+Cost:      PENDING
+Variants (after a colon, joined by commas):
+  scripted   two scripted agents that draw from known rewrites and see techniques of a kind: signal without a model
+  generation the starter problems, judged by tests in place of time
+  train      MAGRPO on the same rounds, with the memory saved beside the agents
+  smoke      tiny random models, few problems and tokens, everything else real
+"""
+
+from configs import lessonl
+from jaxmarl_llm.config import base_config, parse_arg, presets
+
+AGENTS = ("instructor", "assistant")
+
+
+def get_config(arg=None):
+    """The search over the Python problems with the default model, four versions of each program."""
+    options = parse_arg(arg, scripted=False, generation=False, train=False, smoke=False)
+    config = base_config()
+    config.team.agents = AGENTS
+    config.team.mode = "frozen"
+    lessonl.programs(config)
+    config.train.protocol, config.train.system = "experience", "magrpo"
+    if options.generation:
+        config.task.kind = "generation"
+        config.task.source = "starter"
+        config.task.held_back = 0.5
+        config.executor.cpu_seconds = 2.0
+        config.sampling.max_new_tokens = 96
+    if options.scripted:
+        config.team.models = ("scripted:mixture",) * len(AGENTS)
+        config.experience.encoder = "ngrams"
+    if options.train:
+        training(config)
+    if options.smoke:
+        presets.smoke(config)
+        lessonl.smoke(config)
+    return config
+
+
+def training(config) -> None:
+    """Both agents learn, and remember; test problems tell whether it helps."""
+    config.team.mode = "adapters"
+    config.task.test_split = "test"
+    config.train.turns = 3  # of two there is one shortcut at most
+    config.train.prompts = 4
+    config.train.group = 4
+    config.train.prompts_per_microbatch = 4  # most prompts have one answer: a row of tokens for each
+    config.train.steps = 60
+    config.sampling.temperature = 0.7  # chains that differ
+    config.train.lr = 2e-4
+    config.train.warmup = 2
+    config.train.grad_clip = 1.0
+    config.eval.samples = 2
+    config.save.every = 2  # what is lost beyond the journal are the updates since the last checkpoint

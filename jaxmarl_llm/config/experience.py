@@ -1,0 +1,91 @@
+"""Fields of train.protocol=experience: an instructor and an assistant, and what they remember of earlier problems."""
+
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+
+NAME = "experience"
+KINDS = ("optimisation", "generation")  # of tasks with versions of a program
+NONE = "none"
+ENCODERS = ("policy", "ngrams")
+BY_VECTORS = ("cosine", "two_step")
+# Their credit is that of the versions that an instruction led to.
+_SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas")
+
+
+def of(config: ConfigDict) -> bool:
+    """Whether an instructor and an assistant write versions of a program."""
+    return config.train.protocol == NAME
+
+
+def remembers(config: ConfigDict) -> bool:
+    """Whether what they find out is kept for later problems."""
+    return of(config) and config.experience.bank == "run"
+
+
+def shows(config: ConfigDict) -> bool:
+    """Whether prompts may hold examples from earlier problems."""
+    return remembers(config) and config.experience.select != NONE
+
+
+def encodes(config: ConfigDict) -> bool:
+    """Whether examples are chosen by vectors of texts."""
+    return shows(config) and config.experience.select in BY_VECTORS
+
+
+_OWN = Read(of, "only train.protocol='experience' reads it")
+_KEPT = Read(remembers, "only train.protocol='experience' with experience.bank='run' keeps anything")
+_SHOWN = Read(shows, "only train.protocol='experience' with a memory that is shown has examples")
+_ENCODED = Read(encodes, "only experience.select='cosine' and 'two_step' compare vectors of texts")
+FIELDS = (
+    choice("experience.bank", "run", "Life of what was found out.",
+           {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"},
+           read=_OWN),
+    choice("experience.select", "cosine", "Which examples of other problems the two agents read: the instructor by the "
+           "last version, the assistant by the instruction.",
+           {"cosine": "vectors", "bm25": "common words", "two_step": "vectors among the 50 best by common words",
+            "random": "", NONE: "no example is shown; the memory is filled all the same"}, read=_KEPT),
+    number("experience.examples", 1, "Most examples in a prompt.", low=1, read=_SHOWN),
+    value("experience.encoder", "policy",
+          "Encoder of programs and instructions: policy (mean of the first model's last hidden states), ngrams (needs "
+          "no model), or the dotted name of a function, texts -> vectors.", _ENCODED),
+    number("experience.threshold", 0.0, "A shortcut gains more than this: reward of the later version less that of the "
+           "earlier one.", low=0, read=_KEPT),
+    number("experience.shortcuts", 10, "Most shortcuts of a chain, those with the greatest gain; for each of them the "
+           "instructor is asked for an instruction.", low=1, read=_KEPT),
+    choice("experience.end", "best", "Where the shortest path ends on which shortcuts are.",
+           {"best": "at the best version of a chain", "last": "at its last version"}, read=_KEPT),
+    number("experience.keep", 200, "Shortcuts that are kept, the newest.", low=1, read=_KEPT),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field that an instructor and an assistant do not allow."""
+    if not of(config):
+        return []
+    c, where, bad, agents = (
+        config.train,
+        "train.protocol='experience'",
+        list[str](),
+        tuple(config.team.agents),
+    )
+    if len(agents) != 2:
+        bad.append(f"team.agents={agents!r}: {where} needs two, the instructor and the assistant")
+    if config.task.kind not in KINDS:
+        bad.append(f"task.kind={config.task.kind!r}: {where} allows {' or '.join(KINDS)}")
+    if c.system not in _SYSTEMS and not is_dotted(c.system):
+        bad.append(f"train.system={c.system!r}: {where} allows {', '.join(_SYSTEMS)}")
+    encoder = config.experience.encoder
+    if encoder not in ENCODERS and not is_dotted(encoder):
+        allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
+        bad.append(f"experience.encoder={encoder!r}: allowed are {allowed}")
+    if remembers(config) and c.overlap:
+        bad.append(
+            "train.overlap=True: experience.bank='run' shows what came of an iteration in the next one"
+        )
+    return bad
+
+
+def most_shortcuts(config: ConfigDict) -> int:
+    """Most instructions for shortcuts in a chain: pairs of its versions, the given program included, not neighbours."""
+    turns = config.train.turns
+    return min(config.experience.shortcuts, turns * (turns - 1) // 2) if remembers(config) else 0
