@@ -31,7 +31,7 @@ class Version:
     Attributes:
       program: its text, '' for none.
       value: what running it gave, the more the better.
-      instruction: what was said to get it from the version before; '' of the first one.
+      instruction: the one that led to it from the version before; '' of the first one.
     """
 
     program: str
@@ -131,14 +131,14 @@ def shortcuts(
         chains[-1][-1].program.strip() if end == "last" else max(whole.values, key=whole.values.__getitem__)
     )
     path = shortest_path(whole, chains[0][0].program.strip(), final)
-    found = []
+    pairs = []
     for i, before in enumerate(path):
         for j in range(i + 2, len(path)):
             gain = whole.values[path[j]] - whole.values[before]
             if gain > threshold and not (is_placeholder(before) or is_placeholder(path[j])):
-                said = tuple(whole.steps[path[n]][path[n + 1]] for n in range(i, j))
-                found.append(Shortcut(before, path[j], gain, whole.values[path[j]], said))
-    return sorted(found, key=lambda each: -each.gain)[:most]
+                between = tuple(whole.steps[path[n]][path[n + 1]] for n in range(i, j))
+                pairs.append(Shortcut(before, path[j], gain, whole.values[path[j]], between))
+    return sorted(pairs, key=lambda each: -each.gain)[:most]
 
 
 def is_placeholder(program: str) -> bool:

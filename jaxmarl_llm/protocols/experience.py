@@ -123,9 +123,9 @@ class Experience:
         if self.mining is None:
             return []
         requests = []
-        for found in mined(state, self.task.given, self.mining):
-            i, j = state.joints[found.joint].item, found.joint
-            messages = tuple(self.task.direct(state.items[i], found.shortcut.before, found.shortcut.after))
+        for each in mined(state, self.task.given, self.mining):
+            i, j = state.joints[each.joint].item, each.joint
+            messages = tuple(self.task.direct(state.items[i], each.shortcut.before, each.shortcut.after))
             last = state.joints[j].turns[0]
             requests.append(SpeakRequest(self.instructor, i, messages, 1, self.rounds, last, j, kind=REMARK))
         return requests

@@ -28,14 +28,14 @@ class Mining:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class MinedShortcut:
     """A shortcut, and the index of the joint answer that its chain ends with."""
 
     joint: int
     shortcut: Shortcut
 
 
-def mined(forest, given: Given, mining: Mining) -> list[Found]:
+def mined(forest, given: Given, mining: Mining) -> list[MinedShortcut]:
     """The shortcuts of all chains, chain by chain; what two chains of an item have in common is there once.
 
     Args:
@@ -43,7 +43,7 @@ def mined(forest, given: Given, mining: Mining) -> list[Found]:
       given: item -> the program that it comes with, '' for none. It is worth 0, as a reward.
       mining: which of them.
     """
-    found, seen = [], set()
+    pairs, seen = [], set()
     followed = {joint.follows for joint in forest.joints}
     for j in range(len(forest.joints)):
         if j in followed:
@@ -53,8 +53,8 @@ def mined(forest, given: Given, mining: Mining) -> list[Found]:
             place = item, each.before, each.after
             if place not in seen:
                 seen.add(place)
-                found.append(Found(j, each))
-    return found
+                pairs.append(MinedShortcut(j, each))
+    return pairs
 
 
 def versions(forest, last: int, given: Given) -> list[Version]:
@@ -67,8 +67,10 @@ def versions(forest, last: int, given: Given) -> list[Version]:
     while j is not None:
         joint = forest.joints[j]
         turn = forest.turns[joint.turns[0]]
-        said, judgement = forest.turns[turn.parent].text.strip(), joint.judgement
-        chain.insert(0, Version(judgement.outcomes[turn.agent].program, judgement.local[turn.agent], said))
+        instruction, judgement = forest.turns[turn.parent].text.strip(), joint.judgement
+        chain.insert(
+            0, Version(judgement.outcomes[turn.agent].program, judgement.local[turn.agent], instruction)
+        )
         j = joint.follows
     return [Version(given(forest.items[forest.joints[last].item]), 0.0), *chain]
 
@@ -108,10 +110,10 @@ def items_of(forest, given: Given, mining: Mining, task: str = "") -> list[Item]
     ``value`` is the gain, ``score`` the reward of the better version.
     """
     continued = {turn.parent for turn in forest.turns}
-    said = [turn for turn in forest.turns if turn.kind == REMARK and turn.id not in continued]
+    written = [turn for turn in forest.turns if turn.kind == REMARK and turn.id not in continued]
     items = []
-    for turn, found in zip(said, mined(forest, given, mining) if said else [], strict=True):
-        own = found.shortcut
+    for turn, each in zip(written, mined(forest, given, mining) if written else [], strict=True):
+        own = each.shortcut
         if turn.text.strip():
             problem = str(forest.items[turn.item].task_id)
             keys = {CODE: own.before, BETTER: own.after}

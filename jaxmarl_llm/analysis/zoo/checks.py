@@ -22,10 +22,10 @@ MERGES = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extrap
 
 def problems(name: str, row: Row, root: pathlib.Path) -> list[str]:
     """What is wrong with a row, a sentence each; ``root``: the folder with docs/ and tests/."""
-    found = [*_cells(row), *_page(root / "docs", row.page), *_test(root / "tests" / row.test)]
-    found += [sentence for lines in (row.run, row.smoke) for sentence in _commands(name, lines)]
-    found += [sentence for result in row.ours for sentence in _result(result, root / "docs")]
-    return [f"{name}: {sentence}" for sentence in found]
+    complaints = [*_cells(row), *_page(root / "docs", row.page), *_test(root / "tests" / row.test)]
+    complaints += [sentence for lines in (row.run, row.smoke) for sentence in _commands(name, lines)]
+    complaints += [sentence for result in row.ours for sentence in _result(result, root / "docs")]
+    return [f"{name}: {sentence}" for sentence in complaints]
 
 
 def _cells(row: Row) -> list[str]:
@@ -35,12 +35,12 @@ def _cells(row: Row) -> list[str]:
         (f"published.{each.name}", getattr(row.published, each.name))
         for each in dataclasses.fields(row.published)
     ]
-    found = [
+    complaints = [
         f"{name} is empty" for name, text in texts if text == "" or name in ("run", "smoke") and not text
     ]
     if row.level not in LEVELS:
-        found.append(f"level={row.level!r}: allowed are {', '.join(LEVELS)}")
-    return found + [
+        complaints.append(f"level={row.level!r}: allowed are {', '.join(LEVELS)}")
+    return complaints + [
         f"covers {choice!r}, which there is not" for choice in row.covers if choice not in choices()
     ]
 
@@ -71,19 +71,19 @@ def _test(path: pathlib.Path) -> list[str]:
 
 def _commands(name: str, lines: Iterable[str]) -> list[str]:
     """What the commands of a row say that cannot be: places, configs, fields."""
-    found = []
+    complaints = []
     try:
         jobs(name, tuple(lines), pathlib.Path("folder"))
     except ValueError as error:
-        found.append(str(error))
+        complaints.append(str(error))
     for line in lines:
         for word in shlex.split(line):
             if word.startswith("--config="):
-                found += _config(word.removeprefix("--config="))
+                complaints += _config(word.removeprefix("--config="))
             elif match := re.match(r"--config\.([^=]+)=", word):
                 if match[1] not in leaves(base_config()):
-                    found.append(f"{line}: there is no config field {match[1]!r}")
-    return found
+                    complaints.append(f"{line}: there is no config field {match[1]!r}")
+    return complaints
 
 
 def _config(place: str) -> list[str]:
@@ -101,21 +101,21 @@ def _config(place: str) -> list[str]:
 
 def _result(result, docs: pathlib.Path) -> list[str]:
     """Cells of a number of ours without a text, or with a number that its page does not have."""
-    found = [
+    complaints = [
         f"ours.{each.name} is empty" for each in dataclasses.fields(result) if not getattr(result, each.name)
     ]
     if result.sign not in SIGNS:
-        found.append(f"ours.sign={result.sign!r}: allowed are {', '.join(SIGNS)}")
+        complaints.append(f"ours.sign={result.sign!r}: allowed are {', '.join(SIGNS)}")
     if not NUMBER.search(result.interval):
-        found.append(f"ours.interval={result.interval!r} has no number")
+        complaints.append(f"ours.interval={result.interval!r} has no number")
     if not (docs / result.page).is_file():
-        return [*found, f"page docs/{result.page} is missing"]
+        return [*complaints, f"page docs/{result.page} is missing"]
     known = set(NUMBER.findall((docs / result.page).read_text(encoding="utf-8")))
     for part in ("before", "after", "baseline", "interval"):
         strange = [number for number in NUMBER.findall(getattr(result, part)) if number not in known]
         if strange:
-            found.append(f"ours.{part}: docs/{result.page} does not have {', '.join(strange)}")
-    return found
+            complaints.append(f"ours.{part}: docs/{result.page} does not have {', '.join(strange)}")
+    return complaints
 
 
 def choices() -> set[str]:
