@@ -18,7 +18,7 @@ from jaxmarl_llm.protocols.experience_memory import NAME
 from jaxmarl_llm.rollout import journal
 from jaxmarl_llm.runs import run_folder, training_loop
 
-pytestmark = pytest.mark.model  # for its tokenizer
+pytestmark = [pytest.mark.model, pytest.mark.slow]  # the first for its tokenizer
 
 FIELDS = {
     "task.source": "python[:4]", "task.train_split": "all", "task.eval_source": "python[4:5]",
