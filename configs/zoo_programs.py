@@ -18,6 +18,10 @@ PAREVAL, GEOMEAN = "ParEval, serial", "geometric mean of speed-ups"
 ABLATION = "python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation"
 SCRIPTED = "python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted0"
 EXPERIENCE = "python -m benchmarks.experience --workdir=runs/experience --seeds 0 1 2 3 4 5 6 7 8 9"
+EXPERIENCE_MODEL = (
+    "python -m benchmarks.experience --workdir=runs/experience_model --model --seeds 0 "
+    '--memory=runs/experience/seed0 --source="python[::4]" --turns 2 --tokens 96 --ways none random cosine'
+)
 MAGRPO, PLANS = "--config.train.system=magrpo", "--config.search.plans=2"
 DIFFERS = "one run of a model that seldom writes a right program, Python in place of C++"
 
@@ -81,6 +85,11 @@ ROWS = {
                 "a scripted author", PYTHON, GEOMEAN, "1.87 [1.72, 2.02], no examples", "2.71 [2.41, 3.05]",
                 "random examples 2.25 [2.03, 2.48]", "ratio 1.21 [1.06, 1.39], p 0.009, over the problems",
                 "0 to 9", "4 versions a problem, all", EXPERIENCE, "experience.md", SAME,
+            ),
+            Result(
+                SMOL, "13 Python problems", RIGHT, "15.4 [0, 38.5], no examples", "7.7 [0, 23.1]",
+                "random examples 23.1 [0, 46.2]", "ratio of the speed-ups 1.00 [1.00, 1.00], over the problems", "0",
+                "2 versions a problem, all", EXPERIENCE_MODEL, "experience.md", NOT_SHOWN,
             ),
         ),
         differs="versions are worth what running them gave; the author is scripted, and made so that an example of "
