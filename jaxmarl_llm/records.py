@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmarl_llm.forest import Forest, Turn
+from jaxmarl_llm.forest import REMARK, Forest, Turn
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 from jaxmarl_llm.utils.errors import UserError
@@ -50,6 +50,14 @@ def joint_actions(
         if number[turn.parent] == 1:
             records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
 
+    shown = judged | {i for joint in forest.joints for i in joint.heard}
+    shown |= {turn.id for turn in remarks if number[turn.parent] == 1}
+    # What was written about an answer, and that no answer has come of.
+    afterwards: dict[int | None, list[int]] = {}
+    for turn in forest.turns:
+        if turn.kind == REMARK and turn.id not in shown:
+            afterwards.setdefault(turn.follows, []).append(turn.id)
+
     def records_of(j: int) -> dict[str, AgentRecord]:
         by_agent = {forest.turns[t].agent: records[t] for t in forest.joints[j].turns}
         if not {*by_agent} <= {*task.agents}:
@@ -74,7 +82,7 @@ def joint_actions(
             follows=joint.follows,
             done=joint.done,
             problem=None if advantages is None else joint.item,
-            heard=tuple((forest.turns[i].agent, records[i]) for i in joint.heard),
+            heard=tuple((forest.turns[i].agent, records[i]) for i in [*joint.heard, *afterwards.get(j, ())]),
         )
         for j, joint in enumerate(forest.joints)
     ]

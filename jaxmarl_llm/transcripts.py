@@ -62,7 +62,8 @@ class JointAction:
     item's index among those of the step (None as for ``id``). heard are the completions, each with its
     agent's name, that led to this answer without being part of it: the first answers of a discussion, and in
     rounds of programs the plan (MapCoder), lessons (LessonL) or reflections (Reflexion) that came before it,
-    which are remarks of earlier answers too. done: an episode ended with it (worlds). Numbers that are not
+    which are remarks of earlier answers too; and what was written about it and is read by nobody (the instructions of
+    shortcuts, experience). done: an episode ended with it (worlds). Numbers that are not
     finite are stored as null.
     """
 

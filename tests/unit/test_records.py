@@ -132,7 +132,8 @@ def test_every_completion_is_in_the_transcript(name, turns, tmp_path):
     more = {"search.plans": turns} if name == "mapcoder" else {}
     protocol, task = built_protocols.build(name, dict(turns=turns) | more)
     forest = scripted_rounds.play(protocol, task, task.items[:2]).forest
-    shown = dict.fromkeys(task.agents + ("b",), types.SimpleNamespace(show=lambda prompt: f"{len(prompt)} characters"))
+    agents = {*task.agents, *(turn.agent for turn in forest.turns)}
+    shown = dict.fromkeys(agents, types.SimpleNamespace(show=lambda prompt: f"{len(prompt)} characters"))
     worth = np.linspace(0, 1, len(forest.turns)).astype(np.float32)
     actions = records.joint_actions(0, forest, task, shown, worth)
     by_id = everything(actions)
