@@ -91,7 +91,7 @@ def smoke(config):
     """The whole path in seconds."""
     presets.smoke(config)
     config.sampling.max_prompt_tokens = 1024
-    config.team.agent.pop(WRITER, None)
+    own(config, WRITER, "max_new_tokens", 8)
 
 
 def own(config, agent, field, value):
