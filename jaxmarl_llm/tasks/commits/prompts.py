@@ -25,7 +25,7 @@ _SHOWN = (
 def writer(item: Commit, examples: Sequence[tuple[str, str]] = (), most: int = 510) -> Messages:
     """Ask for a message after ``examples``, pairs of diff and message; diffs are cut to ``most`` words and signs."""
     if item.choices:
-        return [_user(item.diff)]
+        return [_user(item.kind)]  # a model of a few words cannot read a diff
     pairs = [*examples, (item.diff, "")]
     text = "\n\n".join(
         f"{diffs.cut(diff, most)}\n{REQUEST}\n{message}".strip("\n") for diff, message in pairs

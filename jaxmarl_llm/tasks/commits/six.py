@@ -1,4 +1,4 @@
-"""Six mutants of one program, for models of a few words: the writer names a mutation, the rebuilder mends one.
+"""Six mutants of one program, for models of a few words: the writer says one of six, and so does the rebuilder.
 
 The program has a place for each of six mutations. A rebuilder that says the name of a mutation changes that place of
 the program that it was given, so the right name mends it and every other one breaks a second place.
@@ -77,4 +77,4 @@ def load(split: str) -> list[Commit]:
 
 def texts() -> list[str]:
     """Texts that together hold every word of all prompts and answers."""
-    return [item.diff for item in load("all")] + [prompts.CHOOSE, *NAMES]
+    return [prompts.CHOOSE, *NAMES]
