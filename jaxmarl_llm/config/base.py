@@ -3,6 +3,7 @@
 from jaxmarl_llm.config import (
     advice,
     agent_settings,
+    commits,
     credit,
     critic,
     dialogue,
@@ -38,16 +39,15 @@ from jaxmarl_llm.utils.errors import UserError
 
 # Modules that declare fields, in the order of docs/config.md.
 SECTIONS = (
-    general, team, prompts, sampling, engine, task, reasoning, training, credit, maporl, mlpo, loss, critic, preference,
-    malt, sweet, router, gate, advice, tools, imitation, distil, programs, qstar,
-    experience,
+    general, team, prompts, sampling, engine, task, reasoning, commits, training, credit, maporl, mlpo, loss, critic,
+    preference, malt, sweet, router, gate, advice, tools, imitation, distil, programs, qstar, experience,
 )  # fmt: skip
 FIELDS = {each.path: each for module in SECTIONS for each in module.FIELDS}
 ABOUT = {path: each.about for path, each in FIELDS.items()}
 RULES = (
     general, sampling, engine, training, task, prompts, team, loss, systems, credit, critic, preference,
-    programs, remote, reasoning, dialogue, maporl, mlpo, malt, sweet, router, gate, advice, tools, planner, imitation,
-    distil, qstar, experience,
+    programs, remote, reasoning, commits, dialogue, maporl, mlpo, malt, sweet, router, gate, advice, tools, planner,
+    imitation, distil, qstar, experience,
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ FIELDS = (
     value("model", "smollm2-135m-instruct",
           "Model of all agents: a bundled name, a local folder, a .gguf file or a hub id; or one with random "
           "weights: random-tiny (one layer, the bundled tokenizer), game-tiny (words of task.kind=game or lock, or of "
-          "the sources clues and trust), code-tiny (functions of one line, for task.source=sums)."),
+          "the sources clues, trust and six), code-tiny (functions of one line, for task.source=sums)."),
     # All 1: one device. The product must be the number of devices.
     number("mesh.agent", 1, "Devices that divide the agents; where that is no multiple, the problems instead.",
            low=1),

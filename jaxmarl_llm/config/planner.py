@@ -37,6 +37,6 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         held, default = field(config, path), field(base, path)
         if held != default:
             bad.append(f"{path}={held!r}: {where} allows {default!r} only")
-    if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world"):
+    if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world", "commits"):
         bad.append(f"task.kind={config.task.kind!r}: {where} needs a task that one agent can answer")
     return bad

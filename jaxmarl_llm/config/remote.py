@@ -11,7 +11,7 @@ SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
     "scripted:answerer": "reasoning", "scripted:describer": "coding", "scripted:cheap": "reasoning",
     "scripted:mid": "reasoning", "scripted:dear": "reasoning", "scripted:planner": "world",
-    "scripted:guide": "world",
+    "scripted:guide": "world", "scripted:author": "commits", "scripted:silent": "commits",
 }  # fmt: skip
 
 

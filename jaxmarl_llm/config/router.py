@@ -81,7 +81,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(
             f"train.overlap={c.overlap}: with {where} the router must have learned before it is asked again"
         )
-    if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world"):
+    if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world", "commits"):
         bad.append(f"task.kind={config.task.kind!r}: {where} needs a task that one agent can answer")
     return bad
 

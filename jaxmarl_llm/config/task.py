@@ -81,7 +81,8 @@ FIELDS = (
             "optimisation": "every agent writes a whole program that is to be fast, see docs/lessonl.md",
             "generation": "every agent writes a whole program that is to pass tests",
             "lock": "a word to find", "reasoning": "questions whose answers can be checked, see docs/reasoning.md",
-            "world": "an environment in which every turn is a step, see docs/worlds.md"},
+            "world": "an environment in which every turn is a step, see docs/worlds.md",
+            "commits": "messages of commits, and programs rebuilt from them, see docs/commits.md"},
            dotted=True),
     value("task.source", "starter",
           "Problems; a slice may follow, such as humaneval[33:133]. Coding and generation: starter, "
@@ -92,7 +93,8 @@ FIELDS = (
           "a TOML file. Lock: locks. Reasoning: sums, words, clues, trust, trust:shuffled, lock3, lock3:shuffled, "
           "guess, routes, routes:two_step, tables, modelco:gsm8k, modelco:math, modelco:bbh, modelco:arc_challenge or "
           "modelco:mmlu_redux (of a package that you install), or the path of a JSONL file. World: ball, "
-          "corridor, kitchen, philosophers, or the dotted name of your own."),
+          "corridor, kitchen, philosophers, or the dotted name of your own. Commits: mutants, six, "
+          "mutants:<JSONL file of coding problems>, or the path of a JSONL file of commits."),
     value("task.remember", False,
           "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
           "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
@@ -110,7 +112,8 @@ FIELDS = (
            "What is done about problems whose tests judge nobody: they fail by themselves, or refuse their own "
            "canonical solution. Every row is tried in the sandbox before the first iteration.",
            {"refuse": "all are named and nothing starts", "drop": "all are named and left out"},
-           read=Read(_of("coding", "generation"), "only task.kind='coding' and 'generation' have such rows")),
+           read=Read(_of("coding", "generation", "commits"),
+                     "only task.kind='coding', 'generation' and 'commits' have such rows")),
     choice("task.prompts", "examples", "Prompts of coding and writing.",
            {"examples": "the same worked examples for all agents and methods",
             "published": "the structure of the published experiments"},

@@ -13,6 +13,7 @@ from jaxmarl_llm.protocols import discussion
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.centralised import tagged
+from jaxmarl_llm.tasks.commits import six
 from jaxmarl_llm.tasks.reasoning import guess, riddles
 from jaxmarl_llm.tasks.toys import lock, matrix_game, sums
 from jaxmarl_llm.tasks.worlds import explore
@@ -30,11 +31,16 @@ def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.
 
 def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
     """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
-    or over those of `tasks.lock`, of riddles, of `guess`, whose moves it knows the form of, or of a world.
+    or over those of `tasks.lock`, of riddles, of `guess`, whose moves it knows the form of, of a world,
+    or of the six commits.
     """
     how = dict(compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat, on_host=on_host)
     if config.task.kind == "reasoning" and config.task.source == "guess":
         return word_model.build(guess.texts(), guess.habits(word_model.START, word_model.END), seed, **how)
+    if config.task.kind == "commits":
+        texts, names = [*six.texts(), quoted(dict.fromkeys(config.team.agents, ""))], six.NAMES
+        habits = {word_model.START: names, **dict.fromkeys(names, (word_model.END,))}
+        return word_model.build(texts, habits, seed, **how)
     if config.task.kind == "world":
         world = worlds.load_world(sources.parse(config.task.source)[0], tuple(config.team.agents))
         texts, actions = explore.vocabulary(world)

@@ -15,6 +15,7 @@ from jaxmarl_llm.experts.types import Request
 from jaxmarl_llm.factory import chat_options, gates
 from jaxmarl_llm.forest import Turn
 from jaxmarl_llm.tasks.coding.dialogue import Describer
+from jaxmarl_llm.tasks.commits.scripted import Author, silent
 from jaxmarl_llm.tasks.programs.scripted_author import Mixture
 from jaxmarl_llm.tasks.reasoning import routes
 from jaxmarl_llm.tasks.reasoning.guess import Answerer
@@ -67,6 +68,10 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
         return Answerer()
     if name == "scripted:guide":
         return Guide()
+    if name == "scripted:author":
+        return Author(items)
+    if name == "scripted:silent":
+        return silent
     if name == "scripted:describer":
         return Describer(items)
     return Follower(seed) if name == "scripted:follower" else Repeater(seed)

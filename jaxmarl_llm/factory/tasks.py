@@ -10,6 +10,7 @@ from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.experts.feedback import ExpertEdits
+from jaxmarl_llm.memory import Relevance, ngrams
 from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -19,6 +20,8 @@ from jaxmarl_llm.tasks.coding import roles as code_roles
 from jaxmarl_llm.tasks.coding.dialogue import CodingDialogue
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
+from jaxmarl_llm.tasks.commits import items as commits
+from jaxmarl_llm.tasks.commits.task import CommitTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.programs import optimisation_items
@@ -41,6 +44,7 @@ from jaxmarl_llm.tasks.worlds.types import advisers_of
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
+from jaxmarl_llm.utils.dotted import resolve
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -50,7 +54,9 @@ def build_executor(config) -> contextlib.AbstractContextManager:
     ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
     """
     kind = config.task.kind
-    runs = custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", *programs.KINDS)
+    runs = (
+        custom_task.runs_programs(kind) if is_dotted(kind) else kind in ("coding", "commits", *programs.KINDS)
+    )
     if not (runs or tools.in_sandbox(config)):
         return contextlib.nullcontext()
     c = config.executor
@@ -157,6 +163,8 @@ def _own_task(config, executor: Executor | None, split: str, expert):
         task = _reasoning(config, source, part)
     elif c.kind == "world":
         task = _world(config, source, part)
+    elif c.kind == "commits":
+        task = _commits(config, executor, source, part)
     elif programs.searches(config) or c.kind in programs.KINDS:
         task = build_programs(config, executor, split, programs.writers(config))
     else:
@@ -177,6 +185,29 @@ def _world(config, source: str, part: str) -> WorldTask:
             "train.protocol='simultaneous'; allowed are the actor alone, or train.protocol='advice'"
         )
     return task
+
+
+def _commits(config, executor: Executor | None, source: str, part: str) -> CommitTask:
+    """The task of commits, with those of training as examples; where nothing is to be divided there are none."""
+    c, own = config.task, config.commits
+    rules = _row_rules(config, executor)
+    pool = commits.load_items(*source_of(config, "train"), executor, rules) if own.examples else ()
+    vectors = own.examples and own.rule in ("cosine", "two_step")
+    encode = (
+        (ngrams if own.encoder == "ngrams" else resolve(own.encoder, "commits.encoder")) if vectors else None
+    )
+    return CommitTask(
+        commits.load_items(source, part, executor, rules),
+        executor,
+        tuple(config.team.agents),
+        own.reward if not c.reward else "bleu",
+        own.copy_share,
+        own.max_diff_tokens,
+        own.examples,
+        pool,
+        own.rule,
+        Relevance(encode) if encode else None,
+    )
 
 
 def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:

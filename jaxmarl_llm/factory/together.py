@@ -33,7 +33,13 @@ from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics import bootstrap
 
-OUTSIDE = ("world", "optimisation", "generation", "lock")  # one answer to a prompt is not all that these are
+OUTSIDE = (
+    "world",
+    "optimisation",
+    "generation",
+    "lock",
+    "commits",
+)  # one answer to a prompt is not all that these are
 
 
 def one_speaker(config):

@@ -10,12 +10,12 @@ from jaxmarl_llm.utils.errors import UserError
 
 Encoder = Callable[[Sequence[str]], np.ndarray]
 NGRAM_DIMENSIONS = 1024
-_WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
+WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 def words(text: str) -> list[str]:
     """Words, numbers and single signs of a text, in lower case; ``get_name`` is ``get``, ``_``, ``name``."""
-    return _WORD.findall(text.lower())
+    return WORD.findall(text.lower())
 
 
 def ngrams(texts: Sequence[str]) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 Items are compared by parts. Coding: `prompt` and `solution`, see `coding.canonical`; a text to write about:
 `text`, in lower case with its spaces squeezed; a question: `question`, likewise; a program to make faster:
-`source`. An item that contains a coding problem has the parts of that problem. Other items (games, locks,
-riddles, those of a user's own task) have no parts and are not compared.
+`source`; a commit: `diff`. An item that contains a coding problem has the parts of that problem. Other items (games,
+locks, riddles, those of a user's own task) have no parts and are not compared.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Sequence
 
 from jaxmarl_llm.tasks.coding.canonical import canonical_prompt, canonical_solution, tokens
 from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.commits.items import Commit
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.writing.items import WritingItem
@@ -50,6 +51,8 @@ def parts(item: typing.Any) -> dict[str, str]:
         texts = {"text": " ".join(item.text.lower().split())}
     elif isinstance(item, OptimisationItem):
         texts = {"source": item.source.strip()}
+    elif isinstance(item, Commit) and not item.choices:  # those are too few to divide
+        texts = {"diff": item.diff.strip()}
     elif isinstance(item, ReasoningItem) and not item.clues:  # riddles are too few to divide
         texts = {"question": " ".join(item.question.lower().split())}
     else:

@@ -195,6 +195,8 @@ GATED = {
     "train.joint_mode": "aligned",
 }  # fmt: skip
 LEARNED = GATED | {"gate.q": "learned"}
+COMMITS = {"task.kind": "commits", "train.protocol": "pipeline"}
+RETRIEVED = COMMITS | {"commits.examples": 1}
 FIXED, CASCADE = ({"router.kind": "fixed", "router.agent": "aux"}, {"router.kind": "cascade", "train.turns": 2})
 ADVICE = {
     "task.kind": "world", "task.source": "ball", "train.protocol": "advice", "train.turns": 4, "train.later_samples": 1,
@@ -227,6 +229,8 @@ READ_WITH = {
     "train.discount": {"train.turns": 2}, "train.stop_above": {"train.turns": 2},
     "train.turn_loss": {"train.turns": 2}, "train.minibatches": {"train.clip": 0.2},
     "search.plans": MAPCODER, "search.problems": MAPCODER,
+    **{f"commits.{name}": RETRIEVED | {"commits.rule": "cosine"} for name in base_config().commits},
+    "commits.rule": RETRIEVED,
     **{f"qstar.{name}": QSTAR for name in base_config().qstar}, "qstar.expansions": QSTAR | {"qstar.depth": 1},
     "qstar.depth": QSTAR | {"qstar.depth": 1},
     **{f"lessons.{name}": LESSONL for name in base_config().lessons},
@@ -287,6 +291,8 @@ def test_choices(path):
             config.update_from_flattened_dict(ROUTED)
             config.train.turns, config.router.agent = 3, "aux" if value in ("fixed", "prompt") else ""
             config.team.agents = ("aux", "b", "main") if path == "router.kind" else config.team.agents
+        if value == "commits":
+            config.train.protocol = "pipeline"
         if value == "planner":
             config.team.agents, config.tools.functions = ("a", "b", "c"), ("my.tool",)
         if value == "gated":
@@ -573,6 +579,9 @@ UNREAD = {
     "router.discount": (0.5, ROUTED),
     "router.gae_lambda": (0.5, ROUTED),
     "advice.every": (3, ADVICE),
+    "commits.examples": (3, COMMITS), "commits.max_diff_tokens": (99, COMMITS), "commits.reward": ("bleu", COMMITS),
+    "commits.copy_share": (0.5, COMMITS), "commits.rule": ("random", RETRIEVED),
+    "commits.encoder": ("my.encode", RETRIEVED | {"commits.rule": "cosine"}),
     "advice.shuffled": (True, ADVICE),
     "train.group_by": ("prompt", {"train.turns": 2}),
     "train.later_prompts_per_microbatch": (8, {"train.turns": 2, "train.later_samples": 1}),

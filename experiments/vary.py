@@ -1,0 +1,154 @@
+"""One field of a config at several values, on the same problems: what it changes, paired by problem.
+
+Command: python -m experiments.vary --config=configs/commits.py:study,rebuilder --workdir=runs/examples \\
+           --field=commits.examples --values=0,1,3 --samples=3
+
+Evaluates the team of the config once for every value, each in a process of its own (`experiments.evaluate`), and prints
+every score of sampled and of greedy answers with its 95 % interval, and its difference to that of the first value with
+the interval of the bootstrap over problems; an interval that holds 0 shows nothing. vary.json and vary.md in the
+workdir have both. If it is stopped, the same command continues: what is evaluated is not evaluated again.
+"""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from absl import flags
+
+from jaxmarl_llm import transcripts
+from jaxmarl_llm.cli import entry
+from jaxmarl_llm.config import sweeps
+from jaxmarl_llm.config.options import leaves, no_such_field
+from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.statistics.bootstrap import interval
+
+RESULT = "evaluation.json"
+TOTAL = "total"
+MODES = ("sampled", "greedy")
+
+
+def command(
+    config: str, shared: Sequence[str], field: str, value: str, out: pathlib.Path, samples: int
+) -> list[str]:
+    """The command that evaluates a value."""
+    more = [f"--samples={samples}"] if samples else []
+    own = [f"--config={config}", *shared, f"--config.{field}={value}", f"--out={out}"]
+    return [sys.executable, "-m", f"{__package__}.evaluate", *own, *more]
+
+
+def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
+    """Run what has left no result yet.
+
+    Raises:
+      UserError: with the command of the first that fails; what is finished stays.
+    """
+    left, eta = [path for path in made if not path.is_file()], console.Eta()
+    for number, path in enumerate(left):
+        rest = len(left) - number
+        line = " ".join(made[path][1:])
+        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
+        if call(made[path]).returncode or not path.is_file():
+            raise UserError(f"this command failed or was stopped; the same command continues: {line}")
+        eta.tick()
+
+
+def scores(path: pathlib.Path, mode: str = MODES[0]) -> dict[str, dict[str, float]]:
+    """Means of every part and the total over a mode's answers to each problem, times 100: {name: {problem: mean}}."""
+    held: dict[str, dict[str, list[float]]] = {}
+    folder = path.with_suffix("") / mode
+    for action in transcripts.read(folder, transcripts.steps(folder)[-1]):
+        for name, value in {**action.parts, TOTAL: action.total}.items():
+            if value is not None:
+                held.setdefault(name, {}).setdefault(action.item, []).append(100 * value)
+    return {name: {item: float(np.mean(own)) for item, own in items.items()} for name, items in held.items()}
+
+
+def compared(by_value: Mapping[str, Mapping[str, Mapping[str, float]]], mode: str = MODES[0]) -> list[dict]:
+    """A row for each score and value, of one mode: mean, difference to the first value, both with their ends.
+
+    Differences are over the problems that have the score at both values; they are paired, and problems resampled.
+    """
+    first, *_ = by_value
+    rows = []
+    for name in by_value[first]:
+        for value, of_value in by_value.items():
+            own, base = of_value.get(name, {}), by_value[first][name]
+            both = [item for item in base if item in own]
+            change = interval([own[item] - base[item] for item in both]) if both and value != first else None
+            rows.append({"score": name, "mode": mode, "value": value, "problems": len(own)}
+                        | _ends("", interval(list(own.values())))
+                        | (_ends("difference_", change) if change else {}))  # fmt: skip
+    return rows
+
+
+def _ends(prefix: str, ends) -> dict[str, float | None]:
+    return {f"{prefix}{k}": float(x) if math.isfinite(x) else None for k, x in ends._asdict().items()}
+
+
+def table(rows: Sequence[Mapping], field: str) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Lines and headers."""
+    lines = [
+        (row["score"], row["mode"], row["value"], _shown(row, ""), _shown(row, "difference_", "+"))
+        for row in rows
+    ]  # fmt: skip
+    return lines, ["score, times 100", "answers", field, "mean, 95 %", "difference to the first, 95 %"]
+
+
+def _shown(row: Mapping, prefix: str, sign: str = "") -> str:
+    numbers = [row.get(f"{prefix}{name}") for name in ("mean", "low", "high")]
+    if numbers[0] is None:
+        return ""
+    mean, *ends = [f"{number:{sign}.1f}" for number in numbers if number is not None]
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
+def define_flags() -> None:
+    """The command line. Not at import: other commands define flags of the same names in the same process."""
+    entry.define_config()
+    flags.DEFINE_string("workdir", None, "Folder with a folder per value.", required=True)
+    flags.DEFINE_string("field", None, "The field of the config, such as commits.examples.", required=True)
+    flags.DEFINE_list(
+        "values", None, "Its values, with commas between them; the first is compared with.", required=True
+    )
+    flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
+
+
+def main(argv):
+    """Command line entry."""
+    entry.refuse_arguments(argv)
+    args, flag = flags.FLAGS, flags.FLAGS["config"]
+    if args.field not in (known := list(leaves(args.config))):
+        raise UserError(f"--field={args.field}: {no_such_field(args.field, known, {})}")
+    if len(args.values) < 2 or len(set(args.values)) < len(args.values):
+        raise UserError(f"--values={','.join(args.values)}: allowed are two or more that differ")
+    workdir = pathlib.Path(args.workdir)
+    files.ensure_writable(workdir / "vary.json", "give another --workdir")
+    shared = sweeps.as_flags(flag.override_values)
+    paths = {value: workdir / value.replace("/", "_") / RESULT for value in args.values}
+    for path in paths.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    run({
+        path: command(flag.config_filename, shared, args.field, value, path, args.samples)
+        for value, path in paths.items()
+    })  # fmt: skip
+    rows = [
+        row
+        for mode in MODES
+        for row in compared({value: scores(path, mode) for value, path in paths.items()}, mode)
+    ]
+    lines, headers = table(rows, args.field)
+    title = f"{args.field} of {flag.config_filename}, {rows[0]['problems']} problems"
+    console.table(lines, headers, f"\n{title}")
+    files.atomic_write_text(workdir / "vary.json", json.dumps(rows, indent=1) + "\n")
+    files.atomic_write_text(workdir / "vary.md", console.markdown(lines, headers, title) + "\n")
+    print(f"vary.md and vary.json are in {workdir}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    entry.run(main)

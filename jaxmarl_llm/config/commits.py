@@ -1,0 +1,67 @@
+"""Fields of task.kind=commits: examples that the writer of a message reads, and what a message is paid for."""
+
+from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.options import ConfigDict, is_dotted
+
+KIND = "commits"
+PROTOCOLS = ("pipeline", "tree")  # in which the second agent reads the first one's text
+
+
+def of(config: ConfigDict) -> bool:
+    """Whether the task is to write messages of commits."""
+    return config.task.kind == KIND
+
+
+_COMMITS = Read(of, "only task.kind='commits' reads it")
+_EXAMPLES = Read(lambda c: of(c) and c.commits.examples > 0, "only commits.examples above 0 reads it")
+_COPIES = Read(
+    lambda c: of(c) and c.commits.reward == "round_trip", "only commits.reward='round_trip' reads it"
+)
+FIELDS = (
+    number("commits.examples", 0, "Commits of training whose diff and message the writer reads before a diff.", low=0,
+           read=_COMMITS),
+    choice("commits.rule", "bm25", "Which commits of training.",
+           {"bm25": "most common words", "cosine": "most similar vectors of commits.encoder",
+            "two_step": "the most similar of the 50 with most common words",
+            "random": "any, the same for a commit at any time"}, read=_EXAMPLES),
+    value("commits.encoder", "ngrams",
+          "Vectors of diffs for the rules cosine and two_step: ngrams (counts of words and pairs), or the dotted name "
+          "of a function of your own, texts -> (X, D).",
+          Read(lambda c: _EXAMPLES.when(c) and c.commits.rule in ("cosine", "two_step"),
+               "only commits.rule='cosine' and 'two_step' read it")),
+    number("commits.max_diff_tokens", 510, "Words and signs of a diff that the writer reads; the rest is cut off.",
+           low=1, read=_COMMITS),
+    choice("commits.reward", "round_trip", "What both are paid for; all are reported.",
+           {"bleu": "BLEU-4 of the message", "rouge_l": "ROUGE-L", "meteor": "METEOR",
+            "round_trip": "tests that the second agent's program passes, see docs/commits.md"}, read=_COMMITS),
+    number("commits.copy_share", 0.3, "Share of the diff that a message may repeat at no cost.", low=0, high=1,
+           read=_COPIES),
+)  # fmt: skip
+
+
+def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
+    """One sentence per field with which nobody could write or rebuild."""
+    if not of(config):
+        return []
+    agents, where, own = tuple(config.team.agents), "task.kind='commits'", config.commits
+    bad = []
+    if len(agents) > 2:
+        bad.append(f"team.agents={agents!r}: {where} allows a writer, or a writer and a rebuilder")
+    protocol = config.train.protocol
+    if len(agents) == 2 and protocol not in PROTOCOLS and not is_dotted(protocol):
+        bad.append(
+            f"train.protocol={protocol!r}: in {where} the rebuilder has to read the message, allowed are "
+            f"{' and '.join(map(repr, PROTOCOLS))}"
+        )
+    if len(agents) == 1 and own.reward == "round_trip" and not config.task.reward:
+        bad.append(
+            f"commits.reward='round_trip': team.agents={agents!r} has no rebuilder, allowed are bleu, rouge_l "
+            "and meteor"
+        )
+    if own.encoder != "ngrams" and not is_dotted(own.encoder):
+        bad.append(f"commits.encoder={own.encoder!r}: allowed are ngrams and the dotted name of a function")
+    if config.task.centralised:
+        bad.append(
+            f"task.centralised=True: {where} has a rebuilder who must not read the diff, allowed is False"
+        )
+    return bad

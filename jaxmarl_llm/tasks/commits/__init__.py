@@ -1,0 +1,1 @@
+"""Commits: a message for a change of a program, and the change made again from the message."""

@@ -1,0 +1,80 @@
+"""Six mutants of one program, for models of a few words: the writer says one of six, and so does the rebuilder.
+
+The program has a place for each of six mutations. A rebuilder that says the name of a mutation changes that place of
+the program that it was given, so the right name mends it and every other one breaks a second place.
+"""
+
+from jaxmarl_llm.tasks.commits import diffs, prompts
+from jaxmarl_llm.tasks.commits.items import Commit
+from jaxmarl_llm.utils.errors import UserError
+
+# By name the text in the right program and in its mutant.
+PLACES = {
+    "branch": ("    if not prices:\n        return []\n", ""),
+    "call": ("max(prices)", "min(prices)"),
+    "operator": ("prices[-1] - prices[0]", "prices[-1] + prices[0]"),
+    "boundary": ("sum(prices) >= limit", "sum(prices) > limit"),
+    "constant": ("len(prices) - 1", "len(prices) - 2"),
+    "arguments": ("(limit, len(prices))", "(len(prices), limit)"),
+}
+NAMES = tuple(PLACES)
+ENTRY_POINT = "figures"
+_PROGRAM = """\
+def figures(prices, limit):
+{branch}    top = {call}
+    rise = {operator}
+    over = {boundary}
+    steps = {constant}
+    each = divmod{arguments}
+    return [top, rise, over, steps, each]
+"""
+# A test for each place: every mutant fails one, so all wrong changes are equally bad.
+TEST = """\
+def check(candidate):
+    assert candidate([], 9) == []
+    assert candidate([2, 7], 9)[0] == 7
+    assert candidate([2, 7], 9)[1] == 5
+    assert candidate([2, 7], 9)[2] == True
+    assert candidate([2, 7], 9)[3] == 1
+    assert candidate([2, 7], 9)[4] == (4, 1)
+"""
+PASSED = len(PLACES) - 1  # tests that each mutant passes
+
+
+def program(*wrong: str) -> str:
+    """The program with the mutations of these names."""
+    return _PROGRAM.format(**{name: texts[name in wrong] for name, texts in PLACES.items()})
+
+
+def load(split: str) -> list[Commit]:
+    """The six commits. Too few to divide: training and evaluations have the same ones, split 'all'.
+
+    Raises:
+      UserError: for another split.
+    """
+    if split != "all":
+        raise UserError(
+            f"split is {split!r}, which is empty: six commits are too few to divide; allowed: all"
+        )
+    after = program()
+    return [
+        Commit(
+            task_id=f"six/{name}",
+            diff=diffs.of_programs(program(name), after, context=0),
+            message=name,
+            kind=name,
+            before=program(name),
+            after=after,
+            entry_point=ENTRY_POINT,
+            test=TEST,
+            passed_before=PASSED,
+            passed_after=len(PLACES),
+            choices={word: program(*({name} ^ {word})) for word in NAMES},
+        )
+        for name in NAMES
+    ]
+
+
+def texts() -> list[str]:
+    """Texts that together hold every word of all prompts and answers."""
+    return [prompts.CHOOSE, *NAMES]
