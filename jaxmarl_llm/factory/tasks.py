@@ -20,7 +20,7 @@ from jaxmarl_llm.tasks.coding import roles as code_roles
 from jaxmarl_llm.tasks.coding.dialogue import CodingDialogue
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.coding.task import CodingTask
-from jaxmarl_llm.tasks.commits import items as commits
+from jaxmarl_llm.tasks.commits import load as commits
 from jaxmarl_llm.tasks.commits.task import CommitTask
 from jaxmarl_llm.tasks.custom_reward import CustomRewardTask
 from jaxmarl_llm.tasks.planned import PlannedTask

@@ -218,7 +218,7 @@ def test_every_command_is_watched():
     assert COMMANDS == [
         "ablate", "compare", "conventions", "crossplay", "doctor", "evaluate", "export", "fidelity", "fuse",
         "levels", "merge", "plan", "ranking", "replay", "report", "rescore", "steps", "sweep", "together", "train",
-        "values", "zoo",
+        "values", "vary", "zoo",
     ]  # fmt: skip
     assert watched("plan", "--config=configs/coding.py:smoke", "--topology=nonsense")[0] == [
         "compiling for nonsense ...", "imported: flax jax jaxlib optax orbax",

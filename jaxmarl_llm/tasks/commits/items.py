@@ -1,21 +1,13 @@
-"""Commits: what they are made of, and which source has them."""
+"""Commits: what they are made of."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib.resources
-import json
-import pathlib
 from collections.abc import Mapping
 
-from jaxmarl_llm.tasks import sources
-from jaxmarl_llm.tasks.coding import data_files, row_checks
-from jaxmarl_llm.tasks.coding.items import RULES, CodingItem, RowRules
+from jaxmarl_llm.tasks.coding import row_checks
+from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.utils.errors import UserError
-
-MUTANTS, SIX = "mutants", "six"
-MADE = "commits/mutants.jsonl"  # in tasks/data, by `commits.making`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,53 +47,6 @@ class Commit:
     def family(self) -> str:
         """What commits of one program have in common: none is an example for another."""
         return self.problem.task_id if self.problem else self.task_id
-
-
-def load_items(source: str, split: str, executor=None, rules: RowRules = RULES) -> list[Commit]:
-    """Commits of a split of a source.
-
-    source: 'mutants' (of the package's own problems), 'mutants:<file>' (made now, of the problems in a JSONL file of
-        `coding.data_files`), 'six' (six mutants of one program, which are too few to divide), or the path of a JSONL
-        file of commits, see `files`; a slice may follow, which is taken after the split.
-    split: 'all', 'train', 'validation' or 'test'; of mutants that of their problem, of commits by repository and time.
-    executor: runs the tests of what was not run before; None: nothing is run, and mutants of a file are refused.
-    rules: for the rows of files.
-
-    Raises:
-      UserError: for an unknown source or split, bad rows, and a selection without commits.
-    """
-    from jaxmarl_llm.tasks.commits import files, making, six
-
-    sources.check_split(split)
-    name, chosen = sources.parse(source)
-    if name == MUTANTS:
-        items = [item for item in _own() if split in ("all", item.problem and item.problem.split)]
-    elif name.startswith(f"{MUTANTS}:"):
-        items = making.of_file(name.removeprefix(f"{MUTANTS}:"), split, executor, rules)
-    elif name == SIX:
-        items = six.load(split)
-    elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
-        items = files.load(name, split, executor, rules)
-    else:
-        raise UserError(
-            f"source is {source!r}; allowed for commits: mutants, six, mutants:<file.jsonl> or the path of a .jsonl "
-            "file of commits, each with an optional slice such as mutants[:40]"
-        )
-    if not (items := items[chosen]):
-        raise UserError(f"source {source!r}, split {split!r} holds no commits; choose a larger slice")
-    return items
-
-
-@functools.cache  # one process asks for every split
-def _own() -> tuple[Commit, ...]:
-    """All mutants of the package's own problems that change a test's result, in the order of the problems."""
-    from jaxmarl_llm.tasks.commits import making
-
-    text = (importlib.resources.files("jaxmarl_llm.tasks") / "data" / MADE).read_text("utf-8")
-    problems = {item.task_id: (place, item) for place, item in enumerate(data_files.load_starter())}
-    return tuple(
-        making.of_row(json.loads(line), *problems[json.loads(line)["problem"]]) for line in text.splitlines()
-    )
 
 
 def program_of(problem: CodingItem) -> str:

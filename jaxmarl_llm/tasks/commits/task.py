@@ -39,7 +39,7 @@ class CommitTask:
     metrics, or the round trip less the share that is copied above ``copy_share``.
 
     Args:
-      items: see `items.load_items`.
+      items: see `load.load_items`.
       executor: its `run(list[Program]) -> list[Report]` runs all programs of a batch in one call; None: no rebuilder.
       agents: one name, the writer's, or two: the writer's and the rebuilder's.
       reward: one of `REWARDS`.

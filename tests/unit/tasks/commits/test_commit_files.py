@@ -8,7 +8,7 @@ import pytest
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.tasks.coding.items import RowRules
 from jaxmarl_llm.tasks.commits import diffs
-from jaxmarl_llm.tasks.commits.items import load_items
+from jaxmarl_llm.tasks.commits.load import load_items
 from jaxmarl_llm.utils.errors import UserError
 
 # As a row of the study's release looks: tokens between spaces, <nl> for line ends, line ends after values.

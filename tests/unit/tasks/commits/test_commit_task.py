@@ -10,7 +10,8 @@ from jaxmarl_llm.executor import Executor, Program
 from jaxmarl_llm.memory import Relevance, ngrams
 from jaxmarl_llm.protocols import Pipeline
 from jaxmarl_llm.tasks.commits import diffs, six
-from jaxmarl_llm.tasks.commits.items import Commit, load_items
+from jaxmarl_llm.tasks.commits.items import Commit
+from jaxmarl_llm.tasks.commits.load import load_items
 from jaxmarl_llm.tasks.commits.scripted import Author, silent
 from jaxmarl_llm.tasks.commits.task import REWARDS, CommitTask
 from jaxmarl_llm.testing import check_task

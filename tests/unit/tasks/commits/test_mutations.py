@@ -10,7 +10,7 @@ from jaxmarl_llm.tasks import split_overlap
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.commits import diffs, making
-from jaxmarl_llm.tasks.commits.items import load_items
+from jaxmarl_llm.tasks.commits.load import load_items
 from jaxmarl_llm.tasks.commits.mutations import KINDS, mutants
 from jaxmarl_llm.tasks.program_text.answers import same_program
 from jaxmarl_llm.utils.errors import UserError
