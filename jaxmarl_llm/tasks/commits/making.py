@@ -8,6 +8,7 @@ problem and the mutant of its program by number, and says what it passes.
 
 from __future__ import annotations
 
+import argparse
 import collections
 import json
 import logging
@@ -146,6 +147,9 @@ def listed(left_out: dict[str, int]) -> str:
 
 def main() -> None:
     """Write the rows of the package's own problems."""
+    argparse.ArgumentParser(
+        description="Prints mutants of the package's own problems, a JSON line each."
+    ).parse_args()
     with Executor() as executor:
         found, left_out = rows(data_files.load_starter(), executor)
     for row in found:

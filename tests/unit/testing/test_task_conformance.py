@@ -15,7 +15,8 @@ from jaxmarl_llm.testing import check_task
 
 KINDS = FIELDS["task.kind"].choices
 SOURCES = {"tldr": "sample_posts", "arxiv": "sample_abstracts", "game": "games", "optimisation": "python",
-           "lock": "locks", "reasoning": "sums", "world": "kitchen"}  # fmt: skip
+           "lock": "locks", "reasoning": "sums", "world": "kitchen",
+           "commits": "mutants[:4]"}  # fmt: skip
 WHOLE = ("game", "lock", "world")  # too few problems to divide
 GOOD = {"lock": lambda item: dict.fromkeys(("aux", "main"), item.key),
         "optimisation": lambda item: dict.fromkeys(("aux", "main"), "def f():\n    return 2")}  # fmt: skip
