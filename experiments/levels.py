@@ -8,9 +8,8 @@ stopped, the same command continues: what is finished is not run again. --levels
 
 import json
 import pathlib
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -20,10 +19,10 @@ from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, summaries
 from jaxmarl_llm.runs.results import RESULTS as LEFT
-from jaxmarl_llm.runs.results import finished
+from jaxmarl_llm.runs.results import run
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.utils import console, files
-from jaxmarl_llm.utils.errors import CommandFailed, UserError
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 levels = experiment("levels")
@@ -69,19 +68,6 @@ def _places(name: str, team: pathlib.Path, place: pathlib.Path) -> list[str]:
         return [f"--config.team.begin={team}", f"--workdir={place}"]
     source = "--workdirs" if name == "together" else "--workdir"
     return [f"{source}={team}", f"--out={place / RESULTS[name]}"]
-
-
-def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
-    """Run what is not finished; CommandFailed with the command of the first that fails, what is finished stays."""
-    left = [path for path in made if not finished(path)]
-    eta = console.Eta()
-    for number, path in enumerate(left):
-        rest = len(left) - number
-        line = " ".join(made[path][1:])
-        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
-        if call(made[path]).returncode or not finished(path):
-            raise CommandFailed(f"this command failed or was stopped; the same command continues: {line}")
-        eta.tick()
 
 
 def rows_of(

@@ -12,9 +12,8 @@ workdir have both. If it is stopped, the same command continues: what is evaluat
 import json
 import math
 import pathlib
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -23,6 +22,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import sweeps
 from jaxmarl_llm.config.options import leaves, no_such_field
+from jaxmarl_llm.runs.results import run
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
@@ -39,22 +39,6 @@ def command(
     more = [f"--samples={samples}"] if samples else []
     own = [f"--config={config}", *shared, f"--config.{field}={value}", f"--out={out}"]
     return [sys.executable, "-m", f"{__package__}.evaluate", *own, *more]
-
-
-def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
-    """Run what has left no result yet.
-
-    Raises:
-      UserError: with the command of the first that fails; what is finished stays.
-    """
-    left, eta = [path for path in made if not path.is_file()], console.Eta()
-    for number, path in enumerate(left):
-        rest = len(left) - number
-        line = " ".join(made[path][1:])
-        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
-        if call(made[path]).returncode or not path.is_file():
-            raise UserError(f"this command failed or was stopped; the same command continues: {line}")
-        eta.tick()
 
 
 def scores(path: pathlib.Path, mode: str = MODES[0]) -> dict[str, dict[str, float]]:

@@ -2,9 +2,12 @@
 
 import pathlib
 import shlex
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.errors import CommandFailed
 
 # By command: the file below its folder; '': what --out names is the file.
 RESULTS = {
@@ -35,3 +38,20 @@ def result_of(words: Sequence[str]) -> pathlib.Path:
 def finished(path: pathlib.Path) -> bool:
     """Whether a command has left its result; a training only at its end."""
     return path.is_file() and (path.name != RESULTS["train"] or "after" in summaries.read_json(path))
+
+
+def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
+    """Run the commands that are not finished one after the other, by the file that each leaves.
+
+    Raises:
+      CommandFailed: with the command of the first that fails or is stopped; what is finished stays.
+    """
+    left = [path for path in made if not finished(path)]
+    eta = console.Eta()
+    for number, path in enumerate(left):
+        rest = len(left) - number
+        line = " ".join(made[path][1:])
+        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
+        if call(made[path]).returncode or not finished(path):
+            raise CommandFailed(f"this command failed or was stopped; the same command continues: {line}")
+        eta.tick()
