@@ -1,10 +1,11 @@
 """A memory that grows while a run goes on, and is saved and resumed with it."""
 
+import collections
 import contextlib
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic
 
 from jaxmarl_llm.memory.items import Item, T, check_task, numbered
@@ -57,9 +58,9 @@ class Store(Sequence[T], Generic[T]):
             check_task(items, self._task, f"the given {self._name}")
         self._items = numbered([*self._items, *items], self._limit)
 
-    def count_uses(self, ids: Collection[int]) -> None:
+    def count_uses(self, ids: Iterable[int]) -> None:
         """Count one more use of each item whose id is among ``ids``, once for each time that it is there."""
-        times = {id_: list(ids).count(id_) for id_ in set(ids)}
+        times = collections.Counter(ids)
         self._items = [
             dataclasses.replace(item, uses=item.uses + times[item.id]) if item.id in times else item  # type: ignore[type-var]
             for item in self._items

@@ -3,7 +3,7 @@
 MLPO (arXiv 2507.08960) draws 4000 of them for each task before training; here they are drawn as they are needed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.memory import Item, Store
@@ -30,7 +30,7 @@ class PeerAnswers(Store[Item]):
     def given(self, item, agent: str) -> str | None:
         """The answer of a peer to an item that is due; None: it is to answer anew."""
         own = self._of(item_name(item), agent)
-        return min(own, key=lambda kept: kept.uses).text if len(own) >= self._number else None
+        return _least_used(own).text if len(own) >= self._number else None
 
     def add(self, forest: Forest) -> int:
         """Keep the answers of a forest that are new, and count those that were read again; returns the latter."""
@@ -40,7 +40,8 @@ class PeerAnswers(Store[Item]):
                 continue
             problem = item_name(forest.items[turn.item])
             if turn.given:
-                used.append(next(k.id for k in self._of(problem, turn.agent) if k.text == turn.text))
+                # Of equal texts the one that `given` took.
+                used.append(_least_used([k for k in self._of(problem, turn.agent) if k.text == turn.text]).id)
             else:
                 where = {"problem": problem, "agent": turn.agent}
                 new.append(Item(turn.text, provenance=where, uses=1))
@@ -51,3 +52,8 @@ class PeerAnswers(Store[Item]):
     def _of(self, problem: str, agent: str) -> list[Item]:
         wanted = {"problem": problem, "agent": agent}
         return [kept for kept in self if kept.provenance == wanted]
+
+
+def _least_used(kept: Sequence[Item]) -> Item:
+    """Of equally used ones the first."""
+    return min(kept, key=lambda item: item.uses)

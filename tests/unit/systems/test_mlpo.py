@@ -89,6 +89,23 @@ def test_kept_answers_of_peers_take_turns(tmp_path):
     assert not any(turn.given for turn in chains.forest.turns)
 
 
+def test_equal_answers_of_a_peer_take_turns_with_the_others():
+    """A peer that wrote "1", "1" and "2": each of the three is read again before one is read twice."""
+    made = config(**{"train.group": 4, "mlpo.peer_answers": 3})
+    system = systems.build(made, None, lambda: [])
+    protocol = protocols.build(made, TASK, None, memory=protocols.memory_of(made, system.models))
+    written, read = {"x": iter("112"), "y": iter("345")}, []
+
+    def texts(request, number):
+        return "1" if request.agent == "lead" else next(written[request.agent])
+
+    for _ in range(9):
+        played = play(protocol, TASK, ITEMS[:1], texts=texts)
+        system.learn(system.assign(played.forest))
+        read.append(next(turn.text for turn in played.forest.turns if turn.agent == "x"))
+    assert read == ["1", "1", "2"] * 3
+
+
 def test_given_answers_need_one_answer_of_each_peer():
     with pytest.raises(UserError, match="given before need fan_out"):
         leader(TASK.prompts, 4, given=lambda item, agent: "1")
