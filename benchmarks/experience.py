@@ -109,12 +109,12 @@ def of_seed(
     )
     relevance = encoders.build(bench.config.experience.encoder, bench.by.team, "experience.encoder")
     problems = {str(item.task_id): item for item in bench.task.items}
-    found = {}
+    by_way = {}
     for way in ways:
         recall = SameKind(items, problems) if way == ORACLE else Recall(items, way, 1, relevance)
         results, forest = bench.played(folder / way.replace(" ", "_"), recall)
-        found[way] = results, fitting(forest, items)
-    return found
+        by_way[way] = results, fitting(forest, items)
+    return by_way
 
 
 def fitting(forest: Forest, items: Sequence[Item]) -> list[float]:
@@ -132,11 +132,11 @@ def measure(config) -> str:
     return search.MEASURES[config.task.kind]
 
 
-def table(found: Mapping[str, Sequence[tuple]], of: str) -> str:
+def table(by_way: Mapping[str, Sequence[tuple]], of: str) -> str:
     """A row for each way, over all seeds."""
     name, right = ("geomean", "correct") if of == "speed-up" else ("tests", "pass@1")
     every: dict[str, list[ItemResult]] = {
-        way: [r for one, _ in seeds for r in one] for way, seeds in found.items()
+        way: [r for one, _ in seeds for r in one] for way, seeds in by_way.items()
     }
     rows = []
     for way, results in every.items():
@@ -145,7 +145,7 @@ def table(found: Mapping[str, Sequence[tuple]], of: str) -> str:
         for other in (NONE, "random"):
             known = other in every and other != way
             row += versus(metrics.differences(results, every[other], of)[name], of) if known else ["", ""]
-        fits = [fit for _, each in found[way] for fit in each]
+        fits = [fit for _, each in by_way[way] for fit in each]
         rows.append([*row, f"{sum(fits) / len(fits):.2f}" if fits else ""])
     heads = ["examples", "right, %", name, "against none", "p", "against random", "p", "fit"]
     return markdown(heads, rows)
@@ -191,7 +191,7 @@ def main(arguments=None) -> int:
     config.sampling.max_new_tokens = args.tokens or config.sampling.max_new_tokens
     config.task.source, config.timing.max_pairs = args.source or config.task.source, args.pairs
     validate(config)
-    found: dict[str, list[tuple]] = {way: [] for way in args.ways}
+    by_way: dict[str, list[tuple]] = {way: [] for way in args.ways}
     with tasks.build_executor(config) as executor:
         judge = tasks.build_judge(config, executor)  # one clock for all seeds
         for seed in args.seeds:
@@ -201,11 +201,11 @@ def main(arguments=None) -> int:
             given = args.memory and saved(args.memory, 0, Item, NAME)
             rows = of_seed(bench, folder, args.ways, given or filled(bench, folder, args.chains))
             for way, row in rows.items():
-                found[way].append(row)
+                by_way[way].append(row)
             print(
                 f"\n{len(bench.task.items)} problems, seeds {args.seeds[: 1 + list(args.seeds).index(seed)]}\n"
             )
-            print(table(found, measure(config)), flush=True)
+            print(table(by_way, measure(config)), flush=True)
     return 0
 
 

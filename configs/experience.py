@@ -46,16 +46,5 @@ def get_config(arg=None):
 
 def training(config) -> None:
     """Both agents learn, and remember; test problems tell whether it helps."""
-    config.team.mode = "adapters"
-    config.task.test_split = "test"
+    lessonl.agents_learn(config)
     config.train.turns = 3  # of two there is one shortcut at most
-    config.train.prompts = 4
-    config.train.group = 4
-    config.train.prompts_per_microbatch = 4  # most prompts have one answer: a row of tokens for each
-    config.train.steps = 60
-    config.sampling.temperature = 0.7  # chains that differ
-    config.train.lr = 2e-4
-    config.train.warmup = 2
-    config.train.grad_clip = 1.0
-    config.eval.samples = 2
-    config.save.every = 2  # what is lost beyond the journal are the updates since the last checkpoint

@@ -66,14 +66,19 @@ def programs(config) -> None:
 
 def training(config) -> None:
     """Two agents learn to write programs and lessons; test problems tell whether they did."""
-    config.team.mode = "adapters"
+    agents_learn(config)
     config.team.agents = AGENTS[:2]
-    config.task.test_split = "test"
     config.train.turns = 2
-    config.train.prompts = 4
-    config.train.group = 4
     config.lessons.select = "dealt"
     config.lessons.control = 1
+
+
+def agents_learn(config) -> None:
+    """What trainings in rounds of programs have in common."""
+    config.team.mode = "adapters"
+    config.task.test_split = "test"
+    config.train.prompts = 4
+    config.train.group = 4
     config.train.prompts_per_microbatch = 4  # most prompts have one answer: a row of tokens for each
     config.train.steps = 60
     config.sampling.temperature = 0.7  # chains that differ

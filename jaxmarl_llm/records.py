@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,7 @@ def joint_actions(
         if number[turn.parent] == 1:
             records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
 
-    shown = judged | {i for joint in forest.joints for i in joint.heard}
-    shown |= {turn.id for turn in remarks if number[turn.parent] == 1}
-    # What was written about an answer, and that no answer has come of.
-    afterwards: dict[int | None, list[int]] = {}
-    for turn in forest.turns:
-        if turn.kind == REMARK and turn.id not in shown:
-            afterwards.setdefault(turn.follows, []).append(turn.id)
+    afterwards = _afterwards(forest, judged | {t.id for t in remarks if number[t.parent] == 1})
 
     def records_of(j: int) -> dict[str, AgentRecord]:
         by_agent = {forest.turns[t].agent: records[t] for t in forest.joints[j].turns}
@@ -86,6 +80,16 @@ def joint_actions(
         )
         for j, joint in enumerate(forest.joints)
     ]
+
+
+def _afterwards(forest: Forest, recorded: Collection[int]) -> dict[int | None, list[int]]:
+    """Remarks about an answer that no other answer has come of, by the joint answer; without those in ``recorded``."""
+    read = {i for joint in forest.joints for i in joint.heard}
+    remarks: dict[int | None, list[int]] = {}
+    for turn in forest.turns:
+        if turn.kind == REMARK and turn.id not in read and turn.id not in recorded:
+            remarks.setdefault(turn.follows, []).append(turn.id)
+    return remarks
 
 
 def _agent_record(turn: Turn, prompt: str, advantage: float | None, with_tokens: bool) -> AgentRecord:

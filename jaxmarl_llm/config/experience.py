@@ -1,12 +1,11 @@
 """Fields of train.protocol=experience: an instructor and an assistant, and what they remember of earlier problems."""
 
-from jaxmarl_llm.config.fields import Read, choice, number, value
+from jaxmarl_llm.config.fields import Read, choice, number, value, wrong_encoder
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 NAME = "experience"
 KINDS = ("optimisation", "generation")  # of tasks with versions of a program
 NONE = "none"
-ENCODERS = ("policy", "ngrams")
 BY_VECTORS = ("cosine", "two_step")
 # Their credit is that of the versions that an instruction led to.
 _SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas")
@@ -37,7 +36,7 @@ _KEPT = Read(remembers, "only train.protocol='experience' with experience.bank='
 _SHOWN = Read(shows, "only train.protocol='experience' with a memory that is shown has examples")
 _ENCODED = Read(encodes, "only experience.select='cosine' and 'two_step' compare vectors of texts")
 FIELDS = (
-    choice("experience.bank", "run", "Life of what was found out.",
+    choice("experience.bank", "run", "Life of a shortcut.",
            {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"},
            read=_OWN),
     choice("experience.select", "cosine", "Which examples of other problems the two agents read: the instructor by the "
@@ -62,22 +61,15 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that an instructor and an assistant do not allow."""
     if not of(config):
         return []
-    c, where, bad, agents = (
-        config.train,
-        "train.protocol='experience'",
-        list[str](),
-        tuple(config.team.agents),
-    )
+    c, agents, where = config.train, tuple(config.team.agents), "train.protocol='experience'"
+    bad: list[str] = []
     if len(agents) != 2:
         bad.append(f"team.agents={agents!r}: {where} needs two, the instructor and the assistant")
     if config.task.kind not in KINDS:
         bad.append(f"task.kind={config.task.kind!r}: {where} allows {' or '.join(KINDS)}")
     if c.system not in _SYSTEMS and not is_dotted(c.system):
         bad.append(f"train.system={c.system!r}: {where} allows {', '.join(_SYSTEMS)}")
-    encoder = config.experience.encoder
-    if encoder not in ENCODERS and not is_dotted(encoder):
-        allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
-        bad.append(f"experience.encoder={encoder!r}: allowed are {allowed}")
+    bad += wrong_encoder(config, "experience.encoder")
     if remembers(config) and c.overlap:
         bad.append(
             "train.overlap=True: experience.bank='run' shows what came of an iteration in the next one"

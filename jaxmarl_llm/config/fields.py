@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
+ENCODERS = ("policy", "ngrams")  # of texts, beside functions of the user's own
+
 
 class Read(NamedTuple):
     """When a field is read; elsewhere it must have its default, and ``otherwise`` says why.
@@ -112,6 +114,14 @@ def outside(given: Field, config: ConfigDict, low: float | None = None) -> list[
     if low is not None and not within(held, low, given.high):
         return [f"{given.path}={held!r}: allowed is {low} to {end_of(given.high)}"]
     return []
+
+
+def wrong_encoder(config: ConfigDict, path: str) -> list[str]:
+    """A sentence about an encoder of texts that is neither one of `ENCODERS` nor a dotted name."""
+    held = field(config, path)
+    if held in ENCODERS or is_dotted(held):
+        return []
+    return [f"{path}={held!r}: allowed are {', '.join(ENCODERS)}, or the dotted name of a function"]
 
 
 def within(number: float, low: float, high: float | None) -> bool:

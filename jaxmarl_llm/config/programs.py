@@ -3,8 +3,8 @@
 import math
 
 from jaxmarl_llm.config import agent_settings, experience, qstar, remote, systems
-from jaxmarl_llm.config.fields import Read, choice, number, value
-from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
+from jaxmarl_llm.config.fields import Read, choice, number, value, wrong_encoder
+from jaxmarl_llm.config.options import ConfigDict, field
 from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("optimisation", "generation")
@@ -12,7 +12,6 @@ KINDS = ("optimisation", "generation")
 JUDGED_ALONE = (*KINDS, "lock")
 # Protocols of such tasks: rounds in which every agent writes a program.
 METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture", qstar.NAME, experience.NAME)
-ENCODERS = ("policy", "ngrams")
 # What rounds of programs leave no choice about.
 NEEDED = {
     "train.joint_mode": ("aligned", "a round is a joint answer of all agents"),
@@ -129,11 +128,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     """One sentence per field that the task, protocol or system does not allow."""
     c, rounds = config.train, config.train.protocol in METHODS
     programs = config.task.kind in JUDGED_ALONE
-    bad = _timing(config.timing) + _prices(config)
-    encoder = config.lessons.encoder
-    if encoder not in ENCODERS and not is_dotted(encoder):
-        allowed = f"{', '.join(ENCODERS)}, or the dotted name of a function"
-        bad.append(f"lessons.encoder={encoder!r}: allowed are {allowed}")
+    bad = _timing(config.timing) + _prices(config) + wrong_encoder(config, "lessons.encoder")
     if config.task.kind == "lock" and c.protocol not in ("simultaneous", "repeated", "lessonl"):
         bad.append(
             f"train.protocol={c.protocol!r}: task.kind='lock' allows simultaneous, repeated or lessonl"

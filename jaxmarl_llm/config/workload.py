@@ -72,7 +72,7 @@ def learned(config) -> int:
         return config.sft.batch // config.train.minibatches
     if config.train.system in systems.DIRECT:
         return 2 * config.preference.batch
-    if experience.of(config):  # one agent writes the versions, the other one what is said about them
+    if experience.of(config):  # one agent writes the versions, the other one instructions for them
         return max(answers(config), remarks(config)) // config.train.minibatches
     return (answers(config) + remarks(config)) // config.train.minibatches
 

@@ -7,8 +7,10 @@ import runpy
 import time
 import zlib
 
+from jaxmarl_llm import update
 from jaxmarl_llm.executor import Limits, Report, Timing
 from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.runs import training_loop
 from jaxmarl_llm.tasks.program_text.answers import digest
 from jaxmarl_llm.tasks.programs import optimisation_items
 from jaxmarl_llm.tasks.programs.optimisation import OptimisationTask
@@ -93,6 +95,19 @@ def programs(monkeypatch) -> None:
         return real(self, items, program_texts)
 
     monkeypatch.setattr(OptimisationTask, "judge", judge)
+
+
+def in_training(monkeypatch) -> ScriptedExecutor:
+    """For trainings: texts stand for known programs, the clock is scripted, and runs end without an evaluation."""
+    programs(monkeypatch)
+    made, make = {}, update.make_optimizer
+
+    def kept(**settings):  # so that runs that are alike share what is compiled
+        return made.setdefault(tuple(settings.items()), make(**settings))
+
+    monkeypatch.setattr(update, "make_optimizer", kept)
+    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))
+    return install(monkeypatch)
 
 
 def stop(monkeypatch, name: str, at: int = -1) -> list[str]:

@@ -11,12 +11,12 @@ from method_runs import watched
 
 from configs import experience as config_file
 from experiments import evaluate, train
-from jaxmarl_llm import memory, update
+from jaxmarl_llm import memory
 from jaxmarl_llm.analysis.search import results as search_results
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.protocols.experience_memory import NAME
 from jaxmarl_llm.rollout import journal
-from jaxmarl_llm.runs import run_folder, training_loop
+from jaxmarl_llm.runs import run_folder
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]  # the first for its tokenizer
 
@@ -43,15 +43,7 @@ def run_config(**changes):
 @pytest.fixture
 def scripted(programs_shared, monkeypatch):
     """Texts stand for known programs, and the clock is scripted."""
-    scripted_timing.programs(monkeypatch)
-    made, make = {}, update.make_optimizer
-
-    def kept(**settings):  # so that runs that are alike share what is compiled
-        return made.setdefault(tuple(settings.items()), make(**settings))
-
-    monkeypatch.setattr(update, "make_optimizer", kept)
-    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
-    return scripted_timing.install(monkeypatch)
+    return scripted_timing.in_training(monkeypatch)
 
 
 def leaves(folder, config):

@@ -11,9 +11,7 @@ from method_runs import SMALL, trained, watched
 
 from configs import lessonl as config_file
 from experiments import train
-from jaxmarl_llm import update
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.runs import training_loop
 
 pytestmark = pytest.mark.model  # for its tokenizer
 
@@ -46,15 +44,7 @@ def run_config(**changes):
 @pytest.fixture
 def scripted(programs_shared, monkeypatch):
     """Texts stand for known programs, and the clock is scripted."""
-    scripted_timing.programs(monkeypatch)
-    made, make = {}, update.make_optimizer
-
-    def kept(**settings):  # so that runs that are alike share what is compiled
-        return made.setdefault(tuple(settings.items()), make(**settings))
-
-    monkeypatch.setattr(update, "make_optimizer", kept)
-    monkeypatch.setattr(training_loop, "finish", lambda run: run.save(run.schedule.done))  # no evaluation
-    return scripted_timing.install(monkeypatch)
+    return scripted_timing.in_training(monkeypatch)
 
 
 def leaves(folder, config):

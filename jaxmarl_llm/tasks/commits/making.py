@@ -54,7 +54,7 @@ def rows(problems: Sequence[CodingItem], executor: Executor) -> tuple[list[dict]
         *((text, one.before) for text in wanted for one in made[text]),
     ]
     reports = dict(zip(texts, _run(texts, wanted, executor), strict=True))
-    found = []
+    kept_rows = []
     for text, problem in wanted.items():
         own = reports[text, text]
         if own.verdict != "pass":
@@ -66,11 +66,11 @@ def rows(problems: Sequence[CodingItem], executor: Executor) -> tuple[list[dict]
         left_out["mutants that change no test"] += len(results) - len(changing)
         left_out["mutants that did not run to their end"] += len(changing) - len(good)
         left_out["more mutants of one program"] += max(0, len(good) - MOST)
-        found += [
+        kept_rows += [
             {"problem": problem.task_id, "mutant": n, "kind": one.kind, "passed": [report.passed, own.passed]}
             for n, one, report in _unlike(good)
         ]
-    return found, {name: number for name, number in left_out.items() if number}
+    return kept_rows, {name: number for name, number in left_out.items() if number}
 
 
 def _run(
@@ -133,11 +133,11 @@ def of_file(path: str, split: str, executor, rules: RowRules = RULES) -> list[Co
         raise UserError(f"mutants of {path!r} are made by running their tests, and no executor is there")
     problems = data_files.load_items(path, split, rules)
     places = {problem.task_id: (place, problem) for place, problem in enumerate(problems)}
-    found, left_out = rows(problems, executor)
-    _log.warning("%d mutants of %s; left out: %s", len(found), path, listed(left_out))
-    if not found:
+    kept_rows, left_out = rows(problems, executor)
+    _log.warning("%d mutants of %s; left out: %s", len(kept_rows), path, listed(left_out))
+    if not kept_rows:
         raise UserError(f"{path}: no mutant of its programs changes a test's result; {listed(left_out)}")
-    return [of_row(row, *places[row["problem"]]) for row in found]
+    return [of_row(row, *places[row["problem"]]) for row in kept_rows]
 
 
 def listed(left_out: dict[str, int]) -> str:
@@ -151,10 +151,10 @@ def main() -> None:
         description="Prints mutants of the package's own problems, a JSON line each."
     ).parse_args()
     with Executor() as executor:
-        found, left_out = rows(data_files.load_starter(), executor)
-    for row in found:
+        kept_rows, left_out = rows(data_files.load_starter(), executor)
+    for row in kept_rows:
         print(json.dumps(row))
-    print(f"{len(found)} mutants; left out: {listed(left_out)}", file=sys.stderr)
+    print(f"{len(kept_rows)} mutants; left out: {listed(left_out)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def mutants(program: str) -> list[Mutant]:
     """All mutants of a program of functions, in the order of its text and of the kinds; [] if it does not parse."""
     tree = parse(program)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
-    found = [one for function in functions for one in _of_function(program, function)]
-    unlike = {one.before: one for one in found if parse(one.before) is not None}
+    made = [one for function in functions for one in _of_function(program, function)]
+    unlike = {one.before: one for one in made if parse(one.before) is not None}
     return list(unlike.values())
 
 

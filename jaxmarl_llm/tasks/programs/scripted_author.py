@@ -9,8 +9,8 @@ from one that does not, without a model.
 
 As an instructor (`version_prompts`) it names the technique of a rewrite instead of writing it: often one of a
 kind (`techniques`) that an instruction for another program names, or a step beyond the last version; else any. As
-an assistant it writes the rewrite that it is told of, more often if an example shows how an instruction of the same
-kind was carried out; else any.
+an assistant it writes the rewrite that the instruction names, more often if an example shows how an instruction of
+the same kind was carried out; else any.
 
 It recognises a request by the content of the prompt: the problem by its program, a request for a lesson by
 the words Code A and Code B and a second program, the lessons that are shown by their techniques, instructions by the
@@ -123,9 +123,9 @@ class Mixture:
         """The technique of what is to be written next."""
         last = second_program(item, text, [draft for draft, _ in drafts])
         before = [rewrite for rewrite in item.faster if last and rewrite.technique == last.technique]
-        taught = [each for each in techniques.alike(item, techniques.examples(text)) if each not in before]
-        if taught and rng.random() < self._adopt:
-            return rng.choice(taught).technique
+        fitting = [each for each in techniques.alike(item, techniques.examples(text)) if each not in before]
+        if fitting and rng.random() < self._adopt:
+            return rng.choice(fitting).technique
         if before and rng.random() < self._adopt:
             return further(item, before[0]).technique
         return drawn(drafts, rng).technique

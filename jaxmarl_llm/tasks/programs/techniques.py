@@ -1,4 +1,4 @@
-"""Kinds of techniques that make programs faster, told by the words of a sentence about one.
+"""Kinds of techniques that make programs faster, recognised by the words of a sentence about one.
 
 For the synthetic author, which is to see that an instruction for another program may fit its own.
 """
@@ -50,5 +50,5 @@ def examples(prompt: str) -> list[str]:
 
 def change(prompt: str) -> str:
     """The instruction that a prompt asks to carry out, '' without one."""
-    found = re.findall(rf"(?m)^{re.escape(CHANGE)} (.*)$", prompt)
-    return found[-1] if found else ""
+    changes = re.findall(rf"(?m)^{re.escape(CHANGE)} (.*)$", prompt)
+    return changes[-1] if changes else ""

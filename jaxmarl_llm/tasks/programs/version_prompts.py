@@ -42,7 +42,7 @@ def carry_out(problem: ProblemPrompt, last: str | None, instruction: str, exampl
 
     Args:
       last: as of `instruct`.
-      instruction: what the other agent said.
+      instruction: what the other agent wrote.
       examples: (an instruction for another problem, the program that came of it).
     """
     shown = [f"{INSTRUCTION} {_line(text)}\n{fence(code, problem.language)}" for text, code in examples]
