@@ -195,6 +195,23 @@ def _members(task: str) -> dict[str, Method]:
     }
 
 
+def starts(task: str) -> dict[str, str]:
+    """Of every trained member of a task the one that it begins from: its warm-up, or the same roles untrained."""
+    untrained = {_roles(fields): name for name, fields in reversed(UNTRAINED[task].items())}
+    return {
+        name: member.begins or untrained[_roles(member.fields)]
+        for name, member in MEMBERS[task].items()
+        if member.trained and (member.begins or _roles(member.fields) in untrained)
+    }
+
+
+def _roles(fields: dict) -> tuple:
+    """What decides who writes what, and who reads whom."""
+    return tuple(
+        fields.get(name) for name in ("team.agents", "task.centralised", "train.protocol", "train.turns")
+    )
+
+
 def _begin_map(warm: str, fields: dict) -> tuple[str, ...]:
     """All agents begin as the only one of ``warm_solo``; those of other warm-ups have the same names."""
     agents = fields.get("team.agents", ()) if warm == "warm_solo" else ()

@@ -65,6 +65,8 @@ BY_HAND, RUN, PAIRS = (
         "training/test_recipes_preferences",
     )
 )
+SMOL, STARTER = "SmolLM2-135M-Instruct", "starter, 112 problems"
+COMPARE = "python -m experiments.compare --task=coding --have=docs/comparison_runs.json --norun"
 ROWS = {
     "magrpo": Row(
         title="MAGRPO", source="arXiv 2508.04652", trained="every agent", protocol=SIMULTANEOUS,
@@ -73,25 +75,26 @@ ROWS = {
         run=(trained("coding.py"),), smoke=(trained("coding.py:smoke"),),
         covers=("train.system=magrpo", "train.protocol=simultaneous"),
         differs="a twentieth of the parameters, adapters, other problems, prompts and reward of cooperation; two of "
-        "three seeds end without a helper that is used. At equal tokens beside one agent alone: not measured",
+        "three seeds end without a helper that is used. At equal tokens beside one agent alone: not shown, two seeds "
+        "(docs/comparison.md)",
         published=Published(
             "two Qwen2.5-Coder-3B", "HumanEval, 1 turn", "return, 0..100", "83.7 (2 turns 85.8, later 86.7)",
             "the two untrained, side by side 63.1", SECOND_HAND,
         ),
         ours=(
             Result(
-                "SmolLM2-135M-Instruct", "starter, 112 problems", "return, sampled", "36.3 (33.9, 38.8)",
+                SMOL, STARTER, "return, sampled", "36.3 (33.9, 38.8)",
                 "41.5 (38.7, 44.3)", "the two untrained 36.3", "gain +5.2 (1.9, 8.4), over the seeds", "3",
                 "46 iterations", "python -m experiments.train --config=configs/coding.py", "coding.md", SAME,
             ),
             Result(
-                "SmolLM2-135M-Instruct", "starter, after a warm-up", "return, sampled", "47.7 (44.9, 50.4)",
+                SMOL, "starter, after a warm-up", "return, sampled", "47.7 (44.9, 50.4)",
                 "49.7 (45.1, 54.3)", "the warmed-up team 47.7", "gain 2.0 (-3.2, 7.3), over the seeds", "3",
                 "30 iterations", "python -m experiments.train --config=configs/coding.py:warm_up", "coding.md",
                 NOT_SHOWN,
             ),
             Result(
-                "SmolLM2-135M-Instruct", "convention, 24 problems", "joint success, %", "38.2 (32.8, 43.6)",
+                SMOL, "convention, 24 problems", "joint success, %", "38.2 (32.8, 43.6)",
                 "85.8 (66.7, 104.8), cross", "more demonstrations 41.0 (37.0, 44.9)",
                 "difference 44.8, 25.3 to 64.3, over the seeds", "3",
                 "27,058 tokens learned from; demonstrations 26,913", CONVENTION, "convention.md", SAME,
@@ -106,10 +109,18 @@ ROWS = {
         smoke=(
             trained("coding.py:smoke", "--config.team.agents=('main',)", "--config.train.joint_mode=aligned"),
         ),
-        differs="what it is beside teams at equal budgets waits for the third seed of the comparison",
+        differs="other work, a smaller model, few iterations; the third seed is not measured",
         published=Published(
             "Qwen3-1.7B", WRITING, "score, %", "91.7, 91.0", "a single model, untrained 30.3, 44.0",
             f"{SECOND_HAND}, 2601.21972",
+        ),
+        ours=(
+            Result(
+                SMOL, STARTER, "pass@1, sampled", "7.1 [2.7, 12.5]", "7.6 (-20.8, 36.0) [4.0, 11.6]",
+                "a team, MAGRPO with cross 5.4 [2.2, 8.5], from 4.5 [0.9, 8.9]",
+                "gain +0.4 (-27.9, +28.8) [-4.9, +5.4]", "0, 1", "16,000 tokens, both",
+                COMPARE, "comparison.md", NOT_SHOWN,
+            ),
         ),
     ),
     "mareinforce": system(
@@ -233,7 +244,7 @@ ROWS = {
         covers=("train.system=sft",), differs="published as a stage of others",
         ours=(
             Result(
-                "SmolLM2-135M-Instruct", "starter, 112 problems", "return, sampled", "36.3 (33.9, 38.8)",
+                SMOL, STARTER, "return, sampled", "36.3 (33.9, 38.8)",
                 "47.7 (44.9, 50.4)", "rewards from the start 41.5 (38.7, 44.3), at another budget",
                 "gain +11.3 (7.1, 15.5), over the seeds", "3", "60 iterations of 8 demonstrations an agent",
                 "python -m experiments.train --config=configs/coding.py:warm_up", "coding.md", NOTHING_TO_COMPARE,
@@ -251,6 +262,18 @@ ROWS = {
         published=Published(
             "two Qwen2.5-Coder-3B, untrained", "HumanEval", "return, 0..100", "62.5", "side by side 63.1", SECOND_HAND,
         ),
+        ours=(
+            Result(
+                SMOL, STARTER, "return, sampled", "nothing is trained", "35.9 [34.5, 37.5]",
+                "side by side 36.8 [35.0, 38.8]", "-0.9 [-2.6, +0.8], over the problems", "0", "one answer a problem",
+                COMPARE, "comparison.md", NOT_SHOWN,
+            ),
+            Result(
+                SMOL, STARTER, "return, sampled", "35.9 [34.5, 37.5]", "37.2 (23.2, 51.2) [36.3, 38.2], trained",
+                "side by side, trained 37.8 [36.7, 38.8]", "gain +1.3 (-12.7, +15.3) [-0.1, +2.8]", "0, 1",
+                "16,000 tokens, both", COMPARE, "comparison.md", NOT_SHOWN,
+            ),
+        ),
         differs="published untrained; here it is trained as well",
     ),
     "discussion": Row(
@@ -265,6 +288,13 @@ ROWS = {
         published=Published(
             "two Qwen2.5-Coder-3B, untrained", "HumanEval", "return, 0..100", "57.5", "side by side 63.1", SECOND_HAND,
         ),
-        differs="published untrained; here it is trained as well",
+        ours=(
+            Result(
+                SMOL, STARTER, "return, sampled", "nothing is trained", "5.7 [3.6, 7.9]",
+                "side by side 36.8 [35.0, 38.8]", "-31.1 [-33.9, -28.2], over the problems", "0",
+                "one answer a problem", COMPARE, "comparison.md", SAME,
+            ),
+        ),
+        differs="published untrained as here; this small model answers the second round without functions",
     ),
 }  # fmt: skip

@@ -1,10 +1,10 @@
 """Methods side by side at equal budgets: `python -m experiments.compare --task=coding`.
 
 Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
-two tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
+tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
 numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues.
 Several machines can share the work: ``--seeds`` runs some of the seeds, ``--have=<compare.json>,..`` takes
-the results of members that were finished elsewhere.
+the results of members that were finished elsewhere, ``--norun`` makes the tables of what is finished.
 """
 
 import json
@@ -87,13 +87,18 @@ def _problems(rows: list[dict]) -> dict[str, list]:
 
 
 def compare_all(
-    task: str, workdir: pathlib.Path, have: dict, more: Sequence[str] = (), seeds: Sequence[int] = ()
+    task: str,
+    workdir: pathlib.Path,
+    have: dict,
+    more: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    run: bool = True,
 ) -> dict[str, dict[str, dict]]:
     """Run the members that are missing; returns the results by method and seed.
 
     compare.json has the results at any time.
     ``have`` are finished results of the same kind, ``more`` further flags of every command, ``seeds`` those
-    that are run, by default all.
+    that are run, by default all; ``run=False`` runs nothing and takes what is finished.
     CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
@@ -104,7 +109,8 @@ def compare_all(
         # the untrained team is the same with every seed
         if member.trained or member.begins or seed == compare.SEEDS[0]
     }
-    runs = {key for key, points in points_of.items() if not points and key[0] in (seeds or compare.SEEDS)}
+    chosen = (seeds or compare.SEEDS) if run else ()
+    runs = {key for key, points in points_of.items() if not points and key[0] in chosen}
     left, eta = len(runs), console.Eta()
     for (seed, name), points in points_of.items():
         if (seed, name) in runs:
@@ -124,17 +130,27 @@ def compare_all(
         if points:  # nothing where it belongs to another seed than those that are run
             results.setdefault(name, {})[str(seed)] = points
             files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
+    if not results:
+        raise UserError(f"--norun: none of {task} is finished in {workdir} or in what --have names")
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}
 
 
 def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Title, headers and rows of the two tables."""
+    """Title, headers and rows of the tables: scores, and what they are above those of the start, at each budget."""
     budget = compare.BUDGET[task]
     titles = {
         "at_tokens": f"{task}: when {budget['tokens']:,} completion tokens have been drawn",
         "at_answers": f"{task}: when {budget['answers']:,} joint answers have been judged",
     }
-    return [(title, *methods.table(results, mark)) for mark, title in titles.items()]
+    starts = compare.starts(task)
+    return [
+        made
+        for mark, title in titles.items()
+        for made in (
+            (title, *methods.table(results, mark)),
+            (f"{title}: above the start", *methods.gains(results, starts, mark)),
+        )
+    ]
 
 
 def finished(paths: Iterable[str], key: str = "") -> dict[str, dict[str, dict]]:
@@ -166,7 +182,8 @@ def main(argv):
     task = flags.FLAGS.task
     workdir = pathlib.Path(flags.FLAGS.workdir) / task
     files.ensure_writable(workdir / "compare.json", "give another --workdir")
-    results = compare_all(task, workdir, finished(flags.FLAGS.have), seeds=seeds_of(flags.FLAGS.seeds))
+    have, seeds = finished(flags.FLAGS.have), seeds_of(flags.FLAGS.seeds)
+    results = compare_all(task, workdir, have, seeds=seeds, run=flags.FLAGS.run)
     pages = []
     for title, headers, rows in tables(task, results):
         console.table(rows, headers, title)
@@ -185,6 +202,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
     flags.DEFINE_list("have", [], "compare.json of earlier comparisons: what they have is not run again.")
     flags.DEFINE_list("seeds", [], "The seeds that are run; empty: all.")
+    flags.DEFINE_boolean("run", True, "--norun: runs nothing, makes the tables of what is finished.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
 
 

@@ -17,6 +17,7 @@ SCORES = (
     "return", "pass@1", "structure", "syntax", "tests", "cooperation", "style", "coherence", "return_greedy",
     "return_turn1", "return_turn2",
 )  # fmt: skip
+GAINS = ("return", "pass@1")
 COSTS = {  # of training up to the mark, evaluations not counted
     "tokens": "tokens drawn",
     "answers": "answers judged",
@@ -65,6 +66,48 @@ def table(results: Mapping, mark: str) -> tuple[list[str], list[list[str]]]:
     return ["method", "runs", *names, *COSTS.values()], rows
 
 
+def gains(results: Mapping, starts: Mapping[str, str], mark: str) -> tuple[list[str], list[list[str]]]:
+    """Headers and a row per method: what its scores at a mark are above those of what it began from.
+
+    Differences are of the same seed and the same test problem. An untrained start has one run, which is that of
+    every seed.
+
+    Args:
+      results: as in `table`.
+      starts: method -> the method that it began from; others have no row.
+      mark: of the method; a start is taken as it was when it was finished.
+    """
+    rows = []
+    for method, start in starts.items():
+        pairs = _pairs(results.get(method, {}), results.get(start, {}), mark)
+        if pairs:
+            rows.append([method, start, str(len(pairs)), *(_gain(name, pairs) for name in GAINS)])
+    return ["method", "began from", "runs", *GAINS], rows
+
+
+def _pairs(runs: Mapping, starts: Mapping, mark: str) -> list[tuple[Mapping, Mapping]]:
+    """The point of each seed's run, and that of its start."""
+    of_all = next((marks[UNTRAINED] for marks in starts.values() if UNTRAINED in marks), None)
+    pairs = []
+    for seed, marks in runs.items():
+        point = marks.get(mark) or marks.get("after")
+        start = of_all or starts.get(seed, {}).get("after")
+        if point and start:
+            pairs.append((point, start))
+    return pairs
+
+
+def _gain(name: str, pairs: Sequence[tuple[Mapping, Mapping]]) -> str:
+    """Mean difference of a score, with its intervals."""
+    if any(name not in point["scores"] for pair in pairs for point in pair):
+        return ""
+    values = [point["scores"][name] - start["scores"][name] for point, start in pairs]
+    problems = [[point["problems"].get(name, ()) for point in pair] for pair in pairs]
+    paired = all(len(own) == len(before) > 0 for own, before in problems)
+    changes = [np.subtract(own, before) for own, before in problems] if paired else ()
+    return with_intervals(values, changes, sign="+")
+
+
 def _is_statement(name: str) -> bool:
     """Whether a score is that of the problems of one statement, as `return_goal`."""
     ending = name.partition("_")[2]
@@ -78,23 +121,26 @@ def _score(name: str, runs: Sequence[Mapping]) -> str:
     return with_intervals(values, per_problem if len(per_problem) == len(runs) else ())
 
 
-def with_intervals(values: Sequence[float], per_problem: Sequence[Sequence[float | None]] = ()) -> str:
+def with_intervals(
+    values: Sequence[float], per_problem: Sequence[Sequence[float | None]] = (), sign: str = ""
+) -> str:
     """``mean (low, high) [low, high]``: a mean of runs with its intervals over seeds and over problems.
 
     Args:
       values: one of each run; a single one has no interval over seeds.
       per_problem: scores by problem of each run, None where unknown; used only if all have the same number.
+      sign: "+" shows that of positive numbers.
     """
     if not values:
         return ""
-    text = f"{np.mean(values):.1f}"
+    text = f"{np.mean(values):{sign}.1f}"
     if len(values) > 1:
         over_seeds = t_interval(values)
-        text += f" ({over_seeds.low:.1f}, {over_seeds.high:.1f})"
+        text += f" ({over_seeds.low:{sign}.1f}, {over_seeds.high:{sign}.1f})"
     if per_problem and len({len(row) for row in per_problem}) == 1:
         scores_SB = np.array(per_problem, float)  # None becomes NaN
         over_problems = interval(scores_SB.mean(axis=0))
-        text += f" [{over_problems.low:.1f}, {over_problems.high:.1f}]"
+        text += f" [{over_problems.low:{sign}.1f}, {over_problems.high:{sign}.1f}]"
     return text
 
 

@@ -94,7 +94,13 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     assert tokens["scores"] == {"return": 50.0, "return_greedy": 61.0, "pass@1": 10.0}
     assert tokens["problems"] == {"return": [40.0, 60.0]}
     costs = {name: tokens[name] for name in ("tokens", "answers", "optimizer_tokens", "cpu_minutes", "steps")}
-    assert costs == {"tokens": 200.0, "answers": 64.0, "optimizer_tokens": 180.0, "cpu_minutes": 3.0, "steps": 2}
+    assert costs == {
+        "tokens": 200.0,
+        "answers": 64.0,
+        "optimizer_tokens": 180.0,
+        "cpu_minutes": 3.0,
+        "steps": 2,
+    }
     assert points["at_answers"]["tokens"] == 100.0 and points["after"]["answers"] == 96.0
     evaluated(tmp_path / "b", 30.0)
     (point,) = command.result(tmp_path / "b").values()
@@ -135,7 +141,9 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
+    times = iter(
+        [0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0]
+    )  # the first takes 60 s, the others 120, 240, 300, 60
     monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
     results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
     lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]
@@ -187,6 +195,12 @@ def test_machines_share_the_seeds(tmp_path, monkeypatch):
     together = command.compare_all("coding", tmp_path, have)
     assert len(began) == 3 and list(together["after"]) == ["0", "1"]
     assert together["after"]["1"]["after"]["scores"]["return"] == 70.0
+    one = command.finished([str(tmp_path / "a" / "compare.json")])
+    (tmp_path / "c").mkdir()
+    finished_ones = command.compare_all("coding", tmp_path / "c", one, run=False)
+    assert len(began) == 3 and list(finished_ones["after"]) == ["0"]
+    with pytest.raises(UserError, match="--norun: none of coding is finished"):
+        command.compare_all("coding", tmp_path / "c", {}, run=False)
     with pytest.raises(UserError, match=r"^--seeds=1,7: '7' is none of 0, 1$"):
         command.seeds_of(["1", "7"])
 
@@ -222,6 +236,46 @@ def test_the_tables_by_hand(tmp_path):
     assert rows[2][2] == "45.0 (-18.5, 108.5)" and rows[2][6] == "100"
 
 
+def test_gains_are_paired_by_seed_and_by_problem(tmp_path):
+    for seed, value in enumerate((60.0, 70.0)):
+        trained(tmp_path / "new" / f"seed{seed}", value)
+        trained(tmp_path / "warm" / f"seed{seed}", value - 15, marks=False)
+    evaluated(tmp_path / "plain", 30.0)
+    plain = command.result(tmp_path / "plain")
+    plain[methods.UNTRAINED]["problems"] = {"return": [35.0, 25.0]}
+    results = {"plain": {"0": plain}} | {
+        name: {str(seed): command.result(tmp_path / name / f"seed{seed}") for seed in (0, 1)}
+        for name in ("warm", "new")
+    }
+    starts = {"warm": "plain", "new": "warm", "missing": "warm"}
+    headers, (warm, new) = methods.gains(results, starts, "at_tokens")
+    assert headers == ["method", "began from", "runs", "return", "pass@1"]
+    # 45 and 55 above 30, which is that of both seeds: 20 ± 12.706 x 5
+    assert warm == ["warm", "plain", "2", "+20.0 (-43.5, +83.5)", ""]
+    # 50 above 45 and 60 above 55; of the start no problems are known
+    assert new[:4] == ["new", "warm", "2", "+5.0 (+5.0, +5.0)"]
+    # problems (40, 60) and (50, 70) less (35, 25): on average 10 and 40
+    _, (own,) = methods.gains(results, {"new": "plain"}, "at_tokens")
+    assert own[3] == "+25.0 (-38.5, +88.5) [+10.0, +40.0]"
+    _, rows = methods.gains(
+        {"new": {"1": results["new"]["1"]}, "warm": {"0": results["warm"]["0"]}}, starts, "x"
+    )
+    assert rows == []  # not the same seed
+
+
+def test_methods_are_set_beside_what_they_began_from():
+    starts = compare.starts("coding")
+    assert starts["grpo"] == "untrained_single" and starts["pipeline"] == "untrained_pipeline"
+    assert starts["magrpo_partners"] == "untrained_team" and starts["centralised"] == "untrained_centralised"
+    assert starts["grpo_after_warm_up"] == "warm_single" and starts["warm_team"] == "untrained_team"
+    for task, members in compare.MEMBERS.items():
+        made = compare.starts(task)
+        assert {name for name, member in members.items() if member.begins and member.trained} <= made.keys()
+        assert not any(
+            members[start].trained and start not in compare.WARM_UPS[task] for start in made.values()
+        )
+
+
 def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
     for seed, value in enumerate((60.0, 70.0)):
         trained(tmp_path / f"seed{seed}", value)
@@ -242,5 +296,7 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
 def test_a_member_that_fails_or_is_stopped_is_named(tmp_path, monkeypatch, code):
     """One that was stopped saves, ends well, and leaves no result: nothing may begin from it."""
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=code))
-    with pytest.raises(UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"):
+    with pytest.raises(
+        UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"
+    ):
         command.compare_all("coding", tmp_path, {})
