@@ -133,14 +133,18 @@ def with_intervals(
     """
     if not values:
         return ""
-    text = f"{np.mean(values):{sign}.1f}"
+
+    def shown(*numbers: float) -> str:  # without the sign of a rounded zero
+        return ", ".join(f"{round(float(number), 1) + 0.0:{sign}.1f}" for number in numbers)
+
+    text = shown(np.mean(values))
     if len(values) > 1:
         over_seeds = t_interval(values)
-        text += f" ({over_seeds.low:{sign}.1f}, {over_seeds.high:{sign}.1f})"
+        text += f" ({shown(over_seeds.low, over_seeds.high)})"
     if per_problem and len({len(row) for row in per_problem}) == 1:
         scores_SB = np.array(per_problem, float)  # None becomes NaN
         over_problems = interval(scores_SB.mean(axis=0))
-        text += f" [{over_problems.low:{sign}.1f}, {over_problems.high:{sign}.1f}]"
+        text += f" [{shown(over_problems.low, over_problems.high)}]"
     return text
 
 

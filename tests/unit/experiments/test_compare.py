@@ -261,6 +261,7 @@ def test_gains_are_paired_by_seed_and_by_problem(tmp_path):
         {"new": {"1": results["new"]["1"]}, "warm": {"0": results["warm"]["0"]}}, starts, "x"
     )
     assert rows == []  # not the same seed
+    assert methods.with_intervals([-0.01], sign="+") == "+0.0" and methods.with_intervals([-0.01]) == "0.0"
 
 
 def test_methods_are_set_beside_what_they_began_from():
