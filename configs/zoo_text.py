@@ -20,8 +20,8 @@ VARY = (
 )
 TINY = "two layers, random at first"
 ANSWER = "whether the answer is right"
-LAST, FIVE = "--config.task.total=last", "--config.team.agents=('first','second','third','fourth','judge')"
-FOUR = "--config.team.agents=('first','second','third','fourth')"
+LAST = "--config.task.total=last"
+FIVE, FOUR = "('first','second','third','fourth','judge')", "('first','second','third','fourth')"
 COREX = Published(
     "GPT-3.5 and GPT-4, five agents",
     "StrategyQA",
@@ -31,13 +31,10 @@ COREX = Published(
     SECOND_HAND,
 )
 COREX_COMMANDS = {
-    number: "python -m experiments.vary --config=configs/reasoning.py --field=train.protocol "
-    f"--values=simultaneous,{values} {agents} --config.warm_up.steps=0 --config.task.total=last "
-    f"--config.eval.vote= --samples=2 --workdir=runs/{number}"
-    for number, values, agents in (
-        ("five", "teams,review", FIVE.replace("=(", '="(').replace(")", ')"')),
-        ("four", "retrieve", FOUR.replace("=(", '="(').replace(")", ')"')),
-    )
+    agents: "python -m experiments.vary --config=configs/reasoning.py --field=train.protocol "
+    f'--values=simultaneous,{values} --config.team.agents="{agents}" --config.warm_up.steps=0 '
+    f"--config.task.total=last --config.eval.vote= --samples=2 --workdir=runs/{number}"
+    for agents, number, values in ((FIVE, "five", "teams,review"), (FOUR, "four", "retrieve"))
 }
 
 
@@ -45,8 +42,8 @@ def corex(
     title: str, how: str, protocol: str, agents: str, vote: str, right: str, majority: str, differences: str
 ) -> Row:
     """One of Corex's three ways to agree; nothing is trained. ``right`` is its share, ``majority`` that without it."""
-    number = "five" if agents == FIVE else "four"
-    flags = (f"--config.train.protocol={protocol}", LAST, agents, f"--config.eval.vote={vote}")
+    team = f"--config.team.agents={agents}"
+    flags = (f"--config.train.protocol={protocol}", LAST, team, f"--config.eval.vote={vote}")
     return Row(
         title=title, source="arXiv 2310.00280", trained="nobody (MAGRPO can train it)", protocol=how,
         credit="none", loss="none", level="text", page="reasoning.md#who-reads-what",
@@ -55,8 +52,8 @@ def corex(
         ours=(
             Result(
                 SMOL, "sums, 70 questions", "right, %, sampled", "nothing is trained", right, f"majority {majority}",
-                f"{differences}, over the questions", "0", f"{number} answers a question, both",
-                COREX_COMMANDS[number], "reasoning.md", NOT_SHOWN,
+                f"{differences}, over the questions", "0", f"{agents.count(',') + 1} answers a question, both",
+                COREX_COMMANDS[agents], "reasoning.md", NOT_SHOWN,
             ),
         ),
         differs="a model of 135M parameters, sums in place of StrategyQA; published beside one chain of thought",

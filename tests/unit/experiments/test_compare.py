@@ -94,13 +94,7 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     assert tokens["scores"] == {"return": 50.0, "return_greedy": 61.0, "pass@1": 10.0}
     assert tokens["problems"] == {"return": [40.0, 60.0]}
     costs = {name: tokens[name] for name in ("tokens", "answers", "optimizer_tokens", "cpu_minutes", "steps")}
-    assert costs == {
-        "tokens": 200.0,
-        "answers": 64.0,
-        "optimizer_tokens": 180.0,
-        "cpu_minutes": 3.0,
-        "steps": 2,
-    }
+    assert costs == {"tokens": 200.0, "answers": 64.0, "optimizer_tokens": 180.0, "cpu_minutes": 3.0, "steps": 2}
     assert points["at_answers"]["tokens"] == 100.0 and points["after"]["answers"] == 96.0
     evaluated(tmp_path / "b", 30.0)
     (point,) = command.result(tmp_path / "b").values()
@@ -141,9 +135,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
         return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    times = iter(
-        [0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0]
-    )  # the first takes 60 s, the others 120, 240, 300, 60
+    times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
     monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
     results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
     lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]
@@ -297,7 +289,5 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
 def test_a_member_that_fails_or_is_stopped_is_named(tmp_path, monkeypatch, code):
     """One that was stopped saves, ends well, and leaves no result: nothing may begin from it."""
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=code))
-    with pytest.raises(
-        UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"
-    ):
+    with pytest.raises(UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"):
         command.compare_all("coding", tmp_path, {})
