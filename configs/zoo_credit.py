@@ -7,6 +7,7 @@ from jaxmarl_llm.config.zoo import (
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
+    SMOL,
     Published,
     Result,
     Row,
@@ -37,7 +38,7 @@ def game(after: str, difference: str, sign: str = NOT_SHOWN, spent: str = "96 ju
 def convention(after: str, credit: str, tokens: str, answers: str) -> Result:
     """A credit of docs/convention.md beside `cross`; which is best is not shown there."""
     return Result(
-        model="SmolLM2-135M-Instruct", data="convention, 24 problems", metric="joint success, %",
+        model=SMOL, data="convention, 24 problems", metric="joint success, %",
         before="38.2 (32.8, 43.6)", after=after, baseline="MAGRPO, cross 85.8 (66.7, 104.8)",
         interval=f"{after}, over the seeds", seeds="3",
         budget=f"{credit}: {tokens} tokens drawn, {answers} answers judged; cross 27,058 and 6,144",
@@ -65,7 +66,7 @@ BY_HAND, RUN, PAIRS = (
         "training/test_recipes_preferences",
     )
 )
-SMOL, STARTER = "SmolLM2-135M-Instruct", "starter, 112 problems"
+STARTER = "starter, 112 problems"
 COMPARE = "python -m experiments.compare --task=coding --have=docs/comparison_runs.json --norun"
 ROWS = {
     "magrpo": Row(

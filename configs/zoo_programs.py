@@ -4,6 +4,7 @@ from jaxmarl_llm.config.zoo import (
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
+    SMOL,
     Published,
     Result,
     Row,
@@ -13,7 +14,7 @@ from jaxmarl_llm.config.zoo import (
 )
 
 SECOND_HAND = "second-hand"
-SMOL, PYTHON, RIGHT = "SmolLM2-135M-Instruct", "52 Python problems", "right, %"
+PYTHON, RIGHT = "52 Python problems", "right, %"
 PAREVAL, GEOMEAN = "ParEval, serial", "geometric mean of speed-ups"
 ABLATION = "python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation"
 SCRIPTED = "python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted0"

@@ -4,6 +4,7 @@ from jaxmarl_llm.config.zoo import (
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
+    SMOL,
     Published,
     Result,
     Row,
@@ -12,7 +13,6 @@ from jaxmarl_llm.config.zoo import (
 )
 
 SECOND_HAND, ABSTRACT = "second-hand", "abstract"
-SMOL = "SmolLM2-135M-Instruct"
 VARY = (
     "python -m experiments.vary --config=configs/commits.py:study,rebuilder --field=commits.examples --values=0,1,3 "
     '--samples=3 --config.task.test_source="mutants[::6]" --config.sampling.max_prompt_tokens=768 '

@@ -6,6 +6,7 @@ The rows are in configs/zoo.py and the files that it names; `experiments.zoo` li
 import dataclasses
 import shlex
 
+SMOL = "SmolLM2-135M-Instruct"  # the default model
 NOT_FOUND = "not found"  # of a cell of `Published`: no source that was read has it
 # Of what a result shows beside what was published: the difference has the same sign, the other one; the interval
 # of ours holds 0; or ours has a sign, and no published number was found to compare it with.
