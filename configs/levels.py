@@ -53,8 +53,8 @@ def _evaluated(protocol: str, total: str, *fields: str) -> Row:
     return Row("evaluate", "team", tuple(f"--config.{setting}" for setting in settings))
 
 
-def _together(mode: str) -> Row:
-    return Row("together", "team", (f"--together={mode}", "--noalone"))
+def _together(mode: str, *flags: str) -> Row:
+    return Row("together", "team", (f"--together={mode}", "--noalone", *flags))
 
 
 def _fused(weight: str) -> Row:
@@ -67,7 +67,14 @@ def _merged(method: str, *flags: str) -> Row:
 
 # Rows by level. Of the first merge the base and the experts are measured, too.
 LEVELS = {
-    "api": {"cascade": Row("evaluate", "cascade"), "router": Row("train", "router")},
+    "api": {
+        "cascade": Row("evaluate", "cascade"),
+        # The first expert names who answers, and answers nothing.
+        "router_in_words": Row(
+            "evaluate", "cascade", ("--config.router.kind=prompt", "--config.router.agent=expert_0")
+        ),
+        "router": Row("train", "router"),
+    },
     "text": {
         "vote": Row("evaluate", "team"),
         "discussion": _evaluated("discussion", "vote"),
@@ -80,6 +87,8 @@ LEVELS = {
     },
     "logit": {
         **{name: _together(name) for name in ("mean_logits", "mean_probabilities", "switch")},
+        # The third expert, whose kind is the hardest, less the two others.
+        "contrast": _together("contrast", "--weights=-0.25,-0.25,1.5"),
         # Of the same texts, right answers of all kinds, with and without teachers.
         "fusion": _fused("--weight=0.1"),
         "texts_alone": _fused("--weight=0"),

@@ -40,17 +40,31 @@ def test_the_experts_learn_all_kinds_and_none_twice(source):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, row in config_file.LEVELS["text"].items() if row.command == "evaluate"]
+    ("level", "name"),
+    [
+        (level, name)
+        for level in ("api", "text")
+        for name, row in config_file.LEVELS[level].items()
+        if row.command == "evaluate"
+    ],
 )
-def test_every_row_of_texts_is_a_config(name):
-    row = config_file.LEVELS["text"][name]
+def test_every_row_of_routes_and_texts_is_a_config(level, name):
+    row = config_file.LEVELS[level][name]
     config = config_file.get_config(row.variant)
     fields = dict(flag.removeprefix("--config.").split("=") for flag in row.flags)
     config.update_from_flattened_dict(
         {path: int(value) if value.isdigit() else value for path, value in fields.items()}
     )
     validate(config)
-    assert config.train.turns == (2 if name == "debate" else 1)
+    assert config.train.turns == {"api": 3, "text": 2 if name == "debate" else 1}[level]
+
+
+def test_the_better_member_of_the_contrast_is_the_last_and_weights_add_up():
+    (weights,) = (
+        flag.removeprefix("--weights=") for flag in config_file.LEVELS["logit"]["contrast"].flags if "weights" in flag
+    )
+    weights = [float(weight) for weight in weights.split(",")]
+    assert sum(weights) == 1 and len(weights) == len(config_file.EXPERTS) and max(weights) == weights[-1]
 
 
 def test_two_variants_exclude_each_other():
