@@ -100,13 +100,18 @@ def malt(config):
 
 
 def dialogues(config):
-    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of the critic, 100 of the agent."""
+    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of the critic, 300 of the agent.
+
+    The agent begins as one that asks in half of the cases and makes use of the replies.
+    """
     config.team.agents, config.team.models = ("actor", "partner"), ("game-tiny", "scripted:answerer")
     config.train.system, config.train.protocol, config.train.turns = "sweet", "dialogue", 3
     config.train.joint_mode, config.task.total = "aligned", "last"
-    config.train.group, config.train.steps = 16, 150
+    config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.guess:half_asking", 72
+    config.warm_up.steps, config.warm_up.lr = 400, 3e-3
+    config.train.group, config.train.steps = 16, 350
     config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
-    config.preference.update(collect=30, selection="halves", batch=36, nll=0.01)
+    config.preference.update(collect=30, selection="halves", batch=36, nll=0.1)
     config.preference.update(model_updates=8, model_lr=3e-3, pairs_per_microbatch=36)
     config.eval.every = 0
 

@@ -47,10 +47,17 @@ def show(report: dict, stream=None) -> None:
         rows = [(name, *cells(s, 2), *cells(g, 2)) for name, s, g in pairs]
         headers = ("per episode", "sampled", "95 %", "greedy", "95 %")
         console.table(rows, headers, "\nEpisodes", stream)
-    agents = [(agent, sampled["agents"][agent], greedy["agents"][agent]) for agent in sampled["agents"]]
-    lengths = [(s["completion_length"], g["completion_length"]) for _, s, g in agents]
-    shares = [(f"{s['truncated']:.0%}", f"{g['truncated']:.0%}") for _, s, g in agents]
-    rows = [(agent, *tokens, *cut) for (agent, *_), tokens, cut in zip(agents, lengths, shares, strict=True)]
+    # Of routes an agent may be asked in one mode alone.
+    names = dict.fromkeys([*sampled["agents"], *greedy["agents"]])
+    both = {agent: [part["agents"].get(agent) for part in (sampled, greedy)] for agent in names}
+    rows = [
+        (
+            agent,
+            *("" if one is None else one["completion_length"] for one in pair),
+            *("" if one is None else f"{one['truncated']:.0%}" for one in pair),
+        )
+        for agent, pair in both.items()
+    ]
     headers = ("agent", "tokens sampled", "greedy", "cut off sampled", "greedy")
     console.table(rows, headers, "\nCompletions", stream)
     names = dict.fromkeys([*sampled["verdicts"], *greedy["verdicts"]])
@@ -184,9 +191,10 @@ def main(argv):
     if out:
         files.ensure_writable(out, WRITE_ELSEWHERE)
     by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
-    show(report)
     if out:
         results.write(out, by_mode, report)
+    show(report)
+    if out:
         print(f"written to {out}")
 
 

@@ -19,7 +19,8 @@ FIELDS = (
     value("sft.source", "reference",
           "Demonstrations: reference (the task's own reference answers, of the training split), the path of a "
           '.jsonl file of {"task_id" or "messages", "agent", "text", "weight"}, or the dotted name of a function '
-          "of your own, item -> {agent: text, or a list of texts}, or a list of chains [{agent: text}, ..].",
+          "of your own, item -> {agent: text, or a list of texts}, or a list of chains [{agent: text}, ..], or of "
+          "rows as in such a file.",
           Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
     number("sft.batch", 16, "Demonstrations of each agent in an iteration.", low=1),
     # A stage before the training, in which all agents imitate the demonstrations of the section sft.

@@ -5,7 +5,7 @@ from jaxmarl_llm.config.imitation import FILE
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import fusion, protocols
 from jaxmarl_llm.protocols import worked
-from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems import demonstration_sources, demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration, Encoded
 from jaxmarl_llm.tasks.tools.toolbox import Toolbox, of_names
 from jaxmarl_llm.team import Team
@@ -26,12 +26,12 @@ def load(config, task, team: Team) -> list[Encoded]:
         return []
     source = config.sft.source
     if source.endswith(FILE):
-        rows = demonstrations.read(source, task)
+        rows = demonstration_sources.read(source, task)
     elif source == "reference":
-        rows = demonstrations.of_items(task, _references(config, task), source)
+        rows = demonstration_sources.of_items(task, _references(config, task), source)
     else:
         answers = dotted.resolve(source, "sft.source")
-        rows = demonstrations.of_items(task, answers, source, _reading(config, team), _worked(config))
+        rows = demonstration_sources.of_items(task, answers, source, _reading(config, team), _worked(config))
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
@@ -49,13 +49,13 @@ def load(config, task, team: Team) -> list[Encoded]:
     return fusion.with_teachers(config, encoded, tokenizers) if distil.used(config) else encoded
 
 
-def _reading(config, team: Team) -> demonstrations.Reading | None:
+def _reading(config, team: Team) -> demonstration_sources.Reading | None:
     """How agents read each other in a turn of ``train.protocol``; None where they do not."""
     name = config.train.protocol
     if name not in protocols.SHOWS:
         return None
     steps = protocols.STEPS.get(name, protocols.one_by_one)
-    return demonstrations.Reading(
+    return demonstration_sources.Reading(
         steps, protocols.SHOWS[name], [a for a in team.agents if not team[a].remote]
     )
 

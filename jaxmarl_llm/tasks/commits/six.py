@@ -75,6 +75,17 @@ def load(split: str) -> list[Commit]:
     ]
 
 
+def mixed(commit: Commit) -> list[dict[str, str]]:
+    """Chains of two conventions, mixed half and half, for the agents writer and rebuilder.
+
+    A demonstration function for ``sft.source``. In one convention the word for a mutation is its own name, in the
+    other that of its neighbour: mutations 1 and 2 of `NAMES` are neighbours, 3 and 4, 5 and 6. Each agent follows
+    either one, whatever the other agent does, so that they fit in half of the chains.
+    """
+    both = (commit.kind, NAMES[NAMES.index(commit.kind) ^ 1])
+    return [{"writer": word, "rebuilder": change} for word in both for change in both]
+
+
 def texts() -> list[str]:
     """Texts that together hold every word of all prompts and answers."""
     return [prompts.CHOOSE, *NAMES]

@@ -91,6 +91,27 @@ def player(asks: float) -> Policy:
     return policy
 
 
+def half_asking(item: ReasoningItem) -> list[dict[str, Any]]:
+    """All that an agent may say that asks in half of the cases and else names a possible pair, `player`, with weights.
+
+    A demonstration function for ``sft.source``, for the agent ``actor`` of a dialogue of three turns. An agent that
+    plays so is right in two of nine cases.
+    """
+    policy = player(0.5)
+
+    def rows(history: History, messages: list[dict[str, str]]) -> list[dict[str, Any]]:
+        made = []
+        for text, weight in policy(history).items():
+            made.append({"agent": "actor", "messages": messages, "text": text, "weight": weight})
+            if text in ASKS and len(history) < 2:
+                answer = reply(item.answer, text)
+                exchange = [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
+                made += rows((*history, (text, answer)), [*messages, *exchange])
+        return made
+
+    return rows((), [{"role": "user", "content": QUESTION}])
+
+
 def success(pair: str, policy: Policy, history: History = (), turns: int = 3) -> float:
     """The chance that an agent names the pair in the ``turns`` that are left, by enumeration.
 

@@ -141,6 +141,22 @@ def test_scores_that_never_applied_are_null_and_shown_empty():
     assert "return" in stream.getvalue().splitlines()
 
 
+def test_an_agent_that_is_asked_in_one_mode_alone_has_an_empty_cell_in_the_other():
+    both = expected(0, "greedy").actions[0]
+    main_alone = dataclasses.replace(both, agents={"main": both.agents["main"]})
+    for sampled, greedy in ((both, main_alone), (main_alone, both)):
+        entries = [
+            results.describe(scores.Evaluation(((one,),), tuple(one.agents), lambda s: {"return": s["total"]}), ks=(1,))
+            for one in (sampled, greedy)
+        ]
+        stream = io.StringIO()
+        about = {"workdir": None, "problems": 1, "split": "test"}
+        evaluate.show(about | dict(zip(results.MODES, entries, strict=True)), stream)
+        lines = stream.getvalue().splitlines()
+        cells = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(("aux", "main"))}
+        assert [len(cells[agent]) for agent in ("aux", "main")] == [2, 4]
+
+
 def test_a_single_problem_of_its_grade_has_no_interval():
     action = expected(0, "greedy").actions[0]
     rows = tuple((dataclasses.replace(action, parts={}, total=total),) for total in (0.25, 0.5, 1.0))

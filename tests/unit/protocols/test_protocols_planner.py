@@ -10,7 +10,7 @@ from jaxmarl_llm.factory.tasks import build_task
 from jaxmarl_llm.forest import ANSWER, CALL
 from jaxmarl_llm.protocols import worked
 from jaxmarl_llm.protocols.planner import Planner
-from jaxmarl_llm.systems import demonstrations, magrpo
+from jaxmarl_llm.systems import demonstration_sources, magrpo
 from jaxmarl_llm.tasks.planned import PlannedTask, route_of
 from jaxmarl_llm.tasks.reasoning import tables
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
@@ -40,7 +40,7 @@ def solver(items):
     """Writes what the solutions of the items say, each conversation as far as it has come."""
     rows = {
         (row.agent, str(row.messages)): row.text
-        for row in demonstrations.of_items(task(items), tables.solution, "x", worked=worked.of_planner(BOX))
+        for row in demonstration_sources.of_items(task(items), tables.solution, "x", worked=worked.of_planner(BOX))
     }
     return lambda request, n: rows[request.agent, str(request.messages)]
 

@@ -6,7 +6,7 @@ from scripted_rounds import play
 from jaxmarl_llm.protocols import Simultaneous, worked
 from jaxmarl_llm.protocols.planner import Planner
 from jaxmarl_llm.protocols.with_tools import WithTools
-from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems import demonstration_sources
 from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.reasoning import tables
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
@@ -21,7 +21,7 @@ TEAM = PlannedTask(SINGLE, ("planner", "caller", "summarizer"))
 
 
 def of(task, parts):
-    return demonstrations.of_items(task, tables.solution, "x", worked=parts(BOX))
+    return demonstration_sources.of_items(task, tables.solution, "x", worked=parts(BOX))
 
 
 @pytest.mark.parametrize("task, parts, protocol", [
@@ -42,7 +42,7 @@ def test_by_hand():
     item = next(item for item in ITEMS if "/cents/" in item.task_id)
     good = item.columns["table_values"]["good"]
     price = tables.TABLE[good]["price"]
-    rows = demonstrations.of_items(
+    rows = demonstration_sources.of_items(
         PlannedTask(ReasoningTask([item], ("s",)), ("p", "c", "s")), tables.solution, "x", worked=worked.of_planner(BOX)
     )
     look = f'<tool_call>{{"name": "look_up", "arguments": {{"name": "{good}", "column": "price"}}}}</tool_call>'
@@ -95,6 +95,6 @@ def test_tools_refuse(tool, arguments, message):
 
 def test_a_function_must_give_solutions_where_there_are_tools():
     with pytest.raises(ValueError, match="got 'text', expected a Solution, as this team has tools"):
-        demonstrations.of_items(SINGLE, lambda item: "text", "x", worked=worked.of_one(BOX))
+        demonstration_sources.of_items(SINGLE, lambda item: "text", "x", worked=worked.of_one(BOX))
     with pytest.raises(ValueError, match=r"got Solution\(.*, expected \{agent: text\}"):
-        demonstrations.of_items(SINGLE, lambda item: Solution((Step("x"),)), "x")
+        demonstration_sources.of_items(SINGLE, lambda item: Solution((Step("x"),)), "x")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmarl_llm.protocols.pipeline import one_by_one, quote_all
-from jaxmarl_llm.systems import demonstrations
+from jaxmarl_llm.systems import demonstration_sources, demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import references as code_references
@@ -51,7 +51,7 @@ def test_rows_of_a_file(tmp_path):
         {"task_id": "two", "agent": "main", "text": "x"},
         {"messages": messages, "agent": "aux", "text": "y", "weight": 0.5},
     )
-    first, second = demonstrations.read(write(tmp_path, *rows), Task())
+    first, second = demonstration_sources.read(write(tmp_path, *rows), Task())
     assert (first.agent, first.text, first.weight) == ("main", "x", 1.0)
     assert first.messages == ({"role": "user", "content": "main of two"},)
     assert (second.agent, second.weight, list(second.messages)) == ("aux", 0.5, messages)
@@ -74,7 +74,7 @@ BAD = (
 def test_every_bad_row_is_named_with_its_line(tmp_path):
     good = {"task_id": "one", "agent": "aux", "text": "x"}
     with pytest.raises(ValueError) as caught:
-        demonstrations.read(write(tmp_path, good, *(row for row, _ in BAD)), Task())
+        demonstration_sources.read(write(tmp_path, good, *(row for row, _ in BAD)), Task())
     first, *lines = str(caught.value).split("\n")
     assert first.endswith(f"{len(BAD)} bad line(s)")
     for number, (line, (_, sentence)) in enumerate(zip(lines, BAD, strict=True), start=2):
@@ -84,12 +84,23 @@ def test_every_bad_row_is_named_with_its_line(tmp_path):
 def test_weights_that_are_all_zero_are_refused(tmp_path):
     path = write(tmp_path, {"task_id": "one", "agent": "aux", "text": "x", "weight": 0})
     with pytest.raises(ValueError, match="no demonstration with a weight above 0"):
-        demonstrations.read(path, Task())
+        demonstration_sources.read(path, Task())
+
+
+LATER = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "r"}]
+
+
+def test_rows_of_a_function_have_prompts_of_later_turns():
+    given = {"one": [{"agent": "aux", "messages": LATER, "text": "b", "weight": 0.5}], "two": {"main": "c"}}
+    first, second = demonstration_sources.of_items(Task(), lambda item: given[item.task_id], "mine:f")
+    assert (first.agent, first.messages, first.text, first.weight) == ("aux", tuple(LATER), "b", 0.5)
+    assert (second.text, second.weight) == ("c", 1.0)
+    assert second.messages == tuple(Task().prompts(Task().items[1])["main"])
 
 
 def test_answers_of_a_function():
     given = {"one": {"aux": ["a", "b"], "main": "c"}, "two": None}
-    rows = demonstrations.of_items(Task(), lambda item: given[item.task_id], "mine:f")
+    rows = demonstration_sources.of_items(Task(), lambda item: given[item.task_id], "mine:f")
     assert [(row.agent, row.text, row.name) for row in rows] == [
         ("aux", "a", "one"), ("aux", "b", "one"), ("main", "c", "one"),
     ]  # fmt: skip
@@ -98,43 +109,46 @@ def test_answers_of_a_function():
 @pytest.mark.parametrize("given, sentence", [
     ({"c": "x"}, "problem 'one': agent 'c' is not in the team, it has aux, main"),
     ({"aux": [3]}, "the text of 'aux' is 3, expected a text"),
-    (["x"], r"got \['x'\], expected \{agent: text\}, a list of such chains, or None"),
+    (["x"], r"got \['x'\], expected \{agent: text\}, a list of such chains or of rows with messages, or None"),
+    ([{"messages": [], "agent": "aux", "text": "a"}], "'one', row 0: messages must be a list of"),
+    ([{"messages": LATER, "agent": "aux", "text": "a"}, {"agent": "c", "text": ""}],
+     r"row 1: agent='c' is not in the team, allowed are aux, main; text='', .*; needs either a task_id or messages"),
+    ([{"messages": LATER, "agent": "aux", "text": "a"}, "x"], "row 1: got 'x', expected {agent, messages, text}"),
     ([], r"got \[\], expected"),
     ([{"aux": "a"}], "got chains, but with this train.protocol agents do not read each other"),
     (None, "there is no demonstration"),
 ])  # fmt: skip
 def test_answers_that_are_none(given, sentence):
     with pytest.raises(ValueError, match=sentence):
-        demonstrations.of_items(Task(), lambda item: given, "mine:f")
+        demonstration_sources.of_items(Task(), lambda item: given, "mine:f")
 
 
-READING = demonstrations.Reading(one_by_one, quote_all, ("aux", "main"))
+READING = demonstration_sources.Reading(one_by_one, quote_all, ("aux", "main"))
 
 
 def test_agents_of_a_chain_read_the_texts_before_their_own():
     chains = [{"aux": "a", "main": "b"}, {"aux": "c"}]
-    rows = demonstrations.of_items(Task(), lambda item: chains if item.task_id == "one" else None, "mine:f", READING)
+    given = {"one": chains, "two": None}
+    rows = demonstration_sources.of_items(Task(), lambda item: given[item.task_id], "mine:f", READING)
     alone = Task().prompts(Task().items[0])
     assert [(row.agent, row.text) for row in rows] == [("aux", "a"), ("main", "b"), ("aux", "c")]
     assert rows[0].messages == rows[2].messages == tuple(alone["aux"])
     quoting = rows[1]
     assert quoting.messages[-1]["content"] == f"aux wrote:\na\n\n{alone['main'][-1]['content']}"
-
-
     # Of one that does not learn the texts are only read; agents of one step do not read each other.
     main_alone = dataclasses.replace(READING, learners=["main"])
-    rows = demonstrations.of_items(Task(), lambda item: chains, "mine:f", main_alone)
+    rows = demonstration_sources.of_items(Task(), lambda item: chains, "mine:f", main_alone)
     assert [(row.agent, row.text, row.name) for row in rows] == [("main", "b", "one"), ("main", "b", "two")]
     assert rows[0].messages == quoting.messages
     together = dataclasses.replace(READING, steps=lambda agents: [tuple(agents)])
-    rows = demonstrations.of_items(Task(), lambda item: chains[:1], "mine:f", together)
+    rows = demonstration_sources.of_items(Task(), lambda item: chains[:1], "mine:f", together)
     assert rows[1].messages == tuple(alone["main"])
 
 
 @pytest.mark.parametrize("chain", [{"main": "b"}, {"main": "b", "aux": "a"}, {"aux": ["a", "a"], "main": "b"}])
 def test_a_chain_with_a_gap(chain):
     with pytest.raises(ValueError, match="'one': a chain of .* one text of each of the first agents of aux, main"):
-        demonstrations.of_items(Task(), lambda item: [chain], "mine:f", READING)
+        demonstration_sources.of_items(Task(), lambda item: [chain], "mine:f", READING)
 
 
 def test_token_ids_and_their_end():

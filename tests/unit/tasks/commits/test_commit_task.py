@@ -1,5 +1,6 @@
 """The task of commits: what agents read, what is retrieved, and what is paid."""
 
+import collections
 import dataclasses
 
 import pytest
@@ -173,6 +174,23 @@ def test_the_six_mutants_pass_what_is_said(executor):
         assert [one.parts["restored"] for one in judged] == [float(word == item.message) for word in words]
         assert [one.total > 0 for one in judged] == [word == item.message for word in words]
         assert task.references(item) == {"writer": item.message, "rebuilder": item.message}
+
+
+def test_mixed_conventions_fit_in_half_of_the_cases(executor):
+    """Each agent has two texts for what it reads, as often as each other, and half of the pairs mend the program."""
+    items = six.load("all")
+    chains = [(item, chain) for item in items for chain in six.mixed(item)]
+    task = CommitTask(items, executor)
+    texts = {agent: [chain[agent] for _, chain in chains] for agent in ("writer", "rebuilder")}
+    judged = task.judge([item for item, _ in chains], texts)
+    mended = {name: 0 for name in six.NAMES}
+    for (item, _), one in zip(chains, judged, strict=True):
+        mended[item.kind] += one.parts["restored"]
+    assert set(mended.values()) == {2.0} and len(chains) == 24
+    written = collections.Counter((item.kind, chain["writer"]) for item, chain in chains)
+    rebuilt = collections.Counter((chain["writer"], chain["rebuilder"]) for _, chain in chains)
+    for texts_of in (written, rebuilt):
+        assert len(texts_of) == 12 and set(texts_of.values()) == {2}
 
 
 def test_scripted_messages():

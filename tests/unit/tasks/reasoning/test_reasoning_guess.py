@@ -1,5 +1,6 @@
 """The riddle guess: moves and replies, and exact credit against values by hand and against chance."""
 
+import collections
 import random
 
 import pytest
@@ -60,6 +61,22 @@ def test_the_script_replies_to_the_last_question_alone():
         texts.append(guess.Answerer()(Request(messages, "guess"), 0))
     assert texts == ["half", "right"]
     assert guess.Answerer()(Request(({"role": "user", "content": "ask_A"},), "other"), 0) == "nothing"
+
+
+def test_demonstrations_are_what_an_agent_that_asks_half_of_the_time_may_say():
+    """The weights of each prompt add up to 1, replies agree with what was asked, and chances are those by hand."""
+    by_prompt = collections.defaultdict(dict)
+    for item in guess.load():
+        for row in guess.half_asking(item):
+            assert row["agent"] == "actor"
+            exchanges = row["messages"][1:]
+            history = tuple((exchanges[k]["content"], exchanges[k + 1]["content"]) for k in range(0, len(exchanges), 2))
+            assert all(guess.reply(item.answer, text) == answer for text, answer in history)
+            by_prompt[history].setdefault(row["text"], row["weight"])
+    assert len(by_prompt) == 1 + 6 + 24
+    assert all(sum(texts.values()) == pytest.approx(1) for texts in by_prompt.values())
+    right = [guess.success(pair, by_prompt.__getitem__) for pair in guess.PAIRS]
+    assert right == pytest.approx([HALF[0, 3]] * 9)
 
 
 @pytest.mark.parametrize("known, left", HALF)
