@@ -155,7 +155,16 @@ ROWS = {
             "Llama-3.1-8B", "ColBench", "success and win rate", "6 points above", "other methods for several turns",
             ABSTRACT,
         ),
-        differs="a riddle whose exact credit is known, a tiny model, a script as partner",
+        ours=(
+            Result(
+                TINY, "riddle guess", "return, sampled", "22.9, 21.9, 22.9, warmed up", "62.5, 65.5, 66.5",
+                "a critic that has not read the pair 62.5, 56.8, 54.5",
+                "difference of the means +6.9 (-8.5, +22.3), over the seeds", "0, 1, 2",
+                "30 iterations of dialogues, 20 of the critic, 300 of preferences, both",
+                "python -m experiments.train --config=configs/reasoning.py:guess", "reasoning.md", NOT_SHOWN,
+            ),
+        ),
+        differs="a riddle whose exact credit is known, a tiny model after a warm-up, a script as partner",
     ),
     "commits": Row(
         title="Commit messages", source="arXiv 2404.14824", trained="nobody, or writer and rebuilder", level="text",
