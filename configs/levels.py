@@ -3,7 +3,7 @@ learned a third of the kinds of questions from right answers.
 
 Command:   python -m experiments.levels --workdir=runs/levels --seeds=0,1,2
            trains the three experts, puts them into one team, runs `LEVELS` below, prints a table with each kind
-Result:    docs/levels.md says how to read it; not measured with three seeds yet
+Result:    docs/levels.md: one seed of words
 Cost:      the table has the answers and tokens of each row; see docs/levels.md
 One alone: python -m experiments.train --config=configs/levels.py:expert_0 --workdir=runs/expert_0
 Variants (after a colon, comma-separated):

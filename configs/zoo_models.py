@@ -1,6 +1,6 @@
 """Rows of the zoo: models joined by their predictions or their weights. Read by configs/zoo.py."""
 
-from jaxmarl_llm.config.zoo import Published, Row, made, together, trained
+from jaxmarl_llm.config.zoo import NOT_SHOWN, Published, Result, Row, made, of_levels, together, trained
 
 # Two agents of one base that answer the same questions, to be joined.
 PAIR, TINY_PAIR = trained("reasoning.py"), trained("reasoning.py:smoke")
@@ -14,7 +14,8 @@ def logits(title: str, source: str, how: str, *flags: str, tiny: tuple[str, ...]
     rest = {
         "page": "decoding.md#mixtures", "test": "unit/sampling/test_sampling_together.py",
         "published": Published(known_from=NOT_READ), "trained": "nobody",
-        "differs": "not measured; benchmarks.collab compares all ways on two halves of a task",
+        "differs": "two of the three experts know little of their own kind; benchmarks.collab compares all ways on two "
+        "halves of a task and is not measured",
     } | own  # fmt: skip
     return Row(
         title=title, source=source, protocol=how, level="logit", **NOBODY, **rest,
@@ -22,13 +23,14 @@ def logits(title: str, source: str, how: str, *flags: str, tiny: tuple[str, ...]
     )  # fmt: skip
 
 
-def merged(title: str, source: str, how: str, *methods: str, tiny: tuple[str, ...] = ()) -> Row:
-    """Weights of several agents in one; the first of ``methods`` is run. ``tiny``: as above."""
+def merged(title: str, source: str, how: str, *methods: str, ours: Result, tiny: tuple[str, ...] = ()) -> Row:
+    """Weights of several agents in one; the first of ``methods`` is run and measured. ``tiny``: as above."""
     own = (OF_PAIR, f"--method={methods[0]}", LATEST)
     return Row(
         title=title, source=source, trained="nobody", protocol="one agent", level="weight", **NOBODY,
         page="merging.md#methods", test="unit/analysis/test_merge_methods.py",
-        published=Published(known_from=NOT_READ), differs=f"{how}; a row of the levels, which are not measured",
+        published=Published(known_from=NOT_READ), ours=(ours,),
+        differs=f"{how}; two of the three experts know little of their own kind",
         run=(PAIR, made("merge", *own)), smoke=(TINY_PAIR, made("merge", *own, *tiny, "--samples=1")),
         covers=tuple(f"merge --method={name}" for name in methods),
     )  # fmt: skip
@@ -49,14 +51,17 @@ ROWS = {
     "mean_logits": logits(
         "Product of experts", "Hinton 2002", "each token from the mean of the members' logits",
         "--together=mean_logits", covers=("together --together=mean_logits",),
+        ours=(of_levels("40.3 [29.6, 50.9]", "-6.9 [-12.0, -2.8]"),),
     ),
     "mean_probabilities": logits(
         "Mixture of probabilities", "arXiv 2502.04506 (logit level)", "each token from the mean of their probabilities",
         "--together=mean_probabilities", covers=("together --together=mean_probabilities",),
+        ours=(of_levels("11.1 [6.5, 16.2]", "-36.1 [-47.2, -25.9]"),),
     ),
     "contrast": logits(
         "Contrastive decoding", "arXiv 2210.15097, 2309.09117", "each token from one member's logits less another's",
         "--together=contrast", "--weights=1.5,-0.5", covers=("together --together=contrast",),
+        ours=(of_levels("2.8 [0.0, 6.9]", "-44.4 [-56.9, -31.9]"),),
     ),
     "fusellm": Row(
         title="FuseLLM", source="arXiv 2401.10491", trained="a student", level="logit",
@@ -73,16 +78,25 @@ ROWS = {
         ),
         differs="costs per byte, alignment by bytes, adapters; members of a team as teachers. Not measured",
     ),
-    "model_soup": merged("Model soup", "arXiv 2203.05482", "the mean of the members, or of the best", "soup", "mean"),
+    "model_soup": merged(
+        "Model soup", "arXiv 2203.05482", "the mean of the members, or of the best", "soup", "mean",
+        ours=of_levels("47.2 [36.1, 58.3]", "0.0 [0.0, 0.0]", NOT_SHOWN),
+    ),
     "task_arithmetic": merged(
         "Task arithmetic", "arXiv 2212.04089", "a scaled sum of what members have learned", "arithmetic", "sum",
-        "extrapolate",
+        "extrapolate", ours=of_levels("42.1 [31.5, 53.7]", "-5.1 [-10.6, -0.9]"),
     ),
-    "ties": merged("TIES", "arXiv 2306.01708", "trimmed within each map, not over all of a model", "ties"),
-    "dare": merged("DARE", "arXiv 2311.03099", "entries dropped at random, the others scaled", "dare"),
+    "ties": merged(
+        "TIES", "arXiv 2306.01708", "trimmed within each map, not over all of a model", "ties",
+        ours=of_levels("43.1 [31.9, 54.6]", "-4.2 [-8.8, -0.9]"),
+    ),
+    "dare": merged(
+        "DARE", "arXiv 2311.03099", "entries dropped at random, the others scaled", "dare",
+        ours=of_levels("43.1 [31.9, 54.6]", "-4.2 [-8.8, -0.5]"),
+    ),
     "lorahub": merged(
         "LoraHub", "after arXiv 2307.13269", "weights by random search, products summed, no penalty", "search",
-        tiny=("--trials=2",),
+        tiny=("--trials=2",), ours=of_levels("44.0 [32.9, 55.6]", "-3.2 [-7.4, +0.5]", NOT_SHOWN),
     ),
     "levels": Row(
         title="Four levels side by side", source="arXiv 2502.04506, 2601.21257", trained="three experts, a router, a "
@@ -91,6 +105,7 @@ ROWS = {
         run=("levels --workdir={folder}/levels --seeds=0,1,2",),
         smoke=("levels --workdir={folder}/levels --levels=weight --smoke",),
         published=Published(known_from="a position paper without a method"),
-        differs="not measured with three seeds yet",
+        ours=(of_levels("48.6 [37.5, 59.7], switch, the best of all rows", "+1.4 [+0.0, +4.2]", NOT_SHOWN),),
+        differs="one seed, some rows are missing; two of the three experts know little of their own kind",
     ),
 }  # fmt: skip
