@@ -17,6 +17,7 @@ SMALL = {
     "sweet.critic_steps": 2, "sweet.candidates": 2, "preference.model_updates": 2, "preference.batch": 6,
     "preference.pairs_per_microbatch": 3, "train.steps": 6, "save.every": 1, "eval.samples": 2, "log.report": False,
     "log.transcripts_every": 1, "task.source": "guess", "warm_up.steps": 0,
+    "sft.source": "reference",
 }  # fmt: skip
 
 
