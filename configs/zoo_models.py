@@ -1,12 +1,32 @@
 """Rows of the zoo: models joined by their predictions or their weights. Read by configs/zoo.py."""
 
-from jaxmarl_llm.config.zoo import NOT_SHOWN, Published, Result, Row, made, of_levels, together, trained
+from jaxmarl_llm.config.zoo import (
+    NOT_SHOWN,
+    NOTHING_TO_COMPARE,
+    SMOL,
+    Published,
+    Result,
+    Row,
+    made,
+    together,
+    trained,
+)
 
 # Two agents of one base that answer the same questions, to be joined.
 PAIR, TINY_PAIR = trained("reasoning.py"), trained("reasoning.py:smoke")
 OF_PAIR, LATEST = "--workdir={folder}/run", "--step=latest"
 NOT_READ = "its tables were not read"
 NOBODY = {"credit": "none", "loss": "none"}
+
+
+def of_levels(after: str, difference: str, sign: str = NOTHING_TO_COMPARE) -> Result:
+    """A row of the four levels: its return, and the difference to the best expert, with the intervals."""
+    return Result(
+        SMOL, "three experts, sums in words, 72 questions", "return, sampled", "the best expert 47.2 [36.1, 58.3]",
+        after, "the best expert 47.2 [36.1, 58.3]", f"difference {difference}, over the questions", "0",
+        "tokens and answers in the table", "python -m experiments.levels --workdir=runs/levels_words --words --seeds=0",
+        "levels.md", sign,
+    )  # fmt: skip
 
 
 def logits(title: str, source: str, how: str, *flags: str, tiny: tuple[str, ...] = (), **own) -> Row:

@@ -1,5 +1,6 @@
 """Rows of the zoo: teams that read each other, and what they are paid for it. Read by configs/zoo.py."""
 
+from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.config.zoo import (
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
@@ -9,10 +10,10 @@ from jaxmarl_llm.config.zoo import (
     Result,
     Row,
     evaluated,
-    of_levels,
     trained,
 )
 
+of_levels = experiment("zoo_models").of_levels
 SECOND_HAND, ABSTRACT = "second-hand", "abstract"
 VARY = (
     "python -m experiments.vary --config=configs/commits.py:study,rebuilder --field=commits.examples --values=0,1,3 "

@@ -133,13 +133,3 @@ def made(name: str, *flags: str, config: str = "", to: str = "made") -> str:
 def together(*flags: str, of: str = "run") -> str:
     """Members of the run in the folder ``of`` that write one text."""
     return _command("together", "", "--out={folder}/together.json", (f"--workdirs={{folder}}/{of}", *flags))
-
-
-def of_levels(after: str, difference: str, sign: str = NOTHING_TO_COMPARE) -> Result:
-    """A row of the four levels: its return, and the difference to the best expert, with the intervals."""
-    return Result(
-        SMOL, "three experts, sums in words, 72 questions", "return, sampled", "the best expert 47.2 [36.1, 58.3]",
-        after, "the best expert 47.2 [36.1, 58.3]", f"difference {difference}, over the questions", "0",
-        "tokens and answers in the table", "python -m experiments.levels --workdir=runs/levels_words --words --seeds=0",
-        "levels.md", sign,
-    )  # fmt: skip

@@ -37,13 +37,14 @@ def read(path, task: Task) -> list[Demonstration]:
             name = str(row["task_id"])
             prompts.setdefault(name, task.prompts(items[name]))
             messages = prompts[name][row["agent"]]
-        weight = float(row.get("weight", 1.0))
-        demonstrations.append(
-            Demonstration(row["agent"], tuple(messages), row["text"], weight, f"{path}, line {number}")
-        )
+        demonstrations.append(_of_row(row, messages, f"{path}, line {number}"))
     if bad_lines:
         raise UserError(f"{FIELD}={str(path)!r}: {len(bad_lines)} bad line(s)\n" + "\n".join(bad_lines))
     return _some(demonstrations, str(path))
+
+
+def _of_row(row: Mapping, messages: Sequence[dict[str, str]], name: str) -> Demonstration:
+    return Demonstration(row["agent"], tuple(messages), row["text"], float(row.get("weight", 1.0)), name)
 
 
 def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -> list[str]:
@@ -155,10 +156,7 @@ def _of_rows(rows: Sequence, agents: Sequence[str], name: str, where: str) -> li
             raise UserError(f"{where}, row {number}: got {row!r:.40}, expected {{agent, messages, text}}")
         if complaints := _complaints(row, agents, {}):
             raise UserError(f"{where}, row {number}: {'; '.join(complaints)}")
-    return [
-        Demonstration(row["agent"], tuple(row["messages"]), row["text"], float(row.get("weight", 1.0)), name)
-        for row in rows
-    ]
+    return [_of_row(row, row["messages"], name) for row in rows]
 
 
 def _parts(
