@@ -115,11 +115,10 @@ def measure(cell: str, attention: str, program: str) -> dict:
     if program == "sampler":
         loop = hlo.token_loop(text)
         c = work.config
-        least = (
-            min(c.d_model * c.n_heads * c.head_dim, c.d_model * c.d_ff)
-            // jobs.cuts(work.stack.layout, 2).model
-        )
-        moved = hlo.large(loop.instructions, least, (prompt, NEW_TOKENS))
+        cuts = jobs.cuts(work.stack.layout, 2)
+        least = min(c.d_model * c.n_heads * c.head_dim, c.d_model * c.d_ff) // cuts.model
+        logits = 2 // cuts.agent * GROUP * c.vocab_size
+        moved = hlo.large(loop.instructions, least, (prompt, NEW_TOKENS), logits)
         examples = [each.line.strip()[:160] for each in moved[:3]]
         row |= {"kernels": loop.kernels, "weights_moved": len(moved), "examples": examples}
     return row

@@ -100,14 +100,26 @@ def _rounds(by_name: dict[str, list[Instruction]], loop: Instruction) -> int:
     return limits[0] if len(limits) == 1 else 1
 
 
-def large(instructions: list[Instruction], least: int, without: tuple[int, ...]) -> list[Instruction]:
-    """Instructions that write an array of ``least`` numbers or more, none of its axes a multiple of ``without``."""
+def large(
+    instructions: list[Instruction], least: int, without: tuple[int, ...], logits: int = 0
+) -> list[Instruction]:
+    """Instructions that write an array of ``least`` numbers or more, none of its axes a multiple of ``without``.
+
+    Not among them: arrays of ``logits`` numbers, padded by 1 % at most, and parts of arrays that are on their way into memory on the chip
+    (``S(1)`` of a TPU's layout) before they are used, as everything that a product reads is.
+    """
 
     def counts(sizes: tuple[int, ...]) -> bool:
-        return math.prod(sizes) >= least and not any(size % n == 0 for size in sizes for n in without)
+        total = math.prod(sizes)
+        of_logits = logits <= total <= 1.01 * logits
+        return total >= least and not of_logits and not any(size % n == 0 for size in sizes for n in without)
 
-    moved = [each for each in instructions if each.operation not in FREE]
+    moved = [each for each in instructions if each.operation not in FREE and not _prefetched(each)]
     return [each for each in moved if any(counts(sizes) for _, sizes in each.shapes)]
+
+
+def _prefetched(each: Instruction) -> bool:
+    return each.operation in ("async-done", "copy-done") and "S(1)" in _INSTRUCTION.match(each.line)[2]
 
 
 def scores(instructions: list[Instruction], lengths: tuple[int, ...]) -> dict[str, int]:

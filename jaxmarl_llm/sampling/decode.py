@@ -103,7 +103,9 @@ def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
 
 
 def _laid_out(layout: Layout, logits_NRV, cache: Cache):
-    # Rows of logits stay whole, so that no digit of what is computed from them depends on the layout.
+    # Rows of logits are brought together, so that no digit of what is computed from them depends on the layout. Without
+    # the cut before it the compiler would bring the map to the vocabulary together instead, at every token.
+    logits_NRV = layout.shard(logits_NRV, "agent", "rows", "model")
     return layout.shard(logits_NRV, "agent", "rows"), layout.cache(cache)
 
 

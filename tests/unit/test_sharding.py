@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from types import SimpleNamespace
 
 import jax
@@ -12,6 +13,7 @@ import tiny
 import tiny_models
 from jax.sharding import PartitionSpec as P
 
+from benchmarks import hlo
 from jaxmarl_llm import sampling, sharding, team, update
 from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.policy import Policy, PolicyConfig
@@ -123,6 +125,20 @@ def per_device(tree) -> dict:
         for shard in leaf.addressable_shards:
             held[shard.device] += shard.data.nbytes
     return held
+
+
+def test_the_map_to_the_vocabulary_stays_cut_while_tokens_are_drawn():
+    """What devices exchange at every token are logits of the rows, not the embedding of the whole vocabulary."""
+    member = build(layout_of((2, 1, 4)), "adapters")
+    prompts = np.full((2, 4, 3), 9, np.int32), np.full((2, 4), 3, np.int32), jax.random.key(0)
+    lowered = sampling.generate.lower(
+        member.stack, member.base, member.trainable, *prompts, samples=1, params=PLAIN
+    )
+    loop = hlo.token_loop(lowered.compile(QUICK).as_text())
+    exchanged = [sizes for each in loop.instructions if each.operation == "all-gather" for _, sizes in each.shapes]
+    rows, vocabulary, width = 4, POLICY.config.vocab_size, POLICY.config.d_model
+    assert any(math.prod(sizes) == rows * vocabulary for sizes in exchanged)  # the logits are seen
+    assert not [sizes for sizes in exchanged if math.prod(sizes) >= vocabulary * width]
 
 
 def test_a_mesh_has_exactly_the_devices_there_are():

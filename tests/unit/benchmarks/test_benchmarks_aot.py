@@ -71,6 +71,20 @@ def test_arrays_of_weights_and_of_scores():
     }  # fmt: skip
 
 
+def test_arrays_that_are_no_moved_weights():
+    """A part on its way into memory on the chip (another into the large memory counts), and the logits of the rows."""
+    text = """%token (arg: (s32[])) -> (s32[]) {
+  %ahead = s8[65536]{0:T(1024)S(1)} async-done(%slice-start), backend_config={}
+  %copied = bf16[256,512]{1,0:T(8,128)S(1)} copy-done(%copy-start)
+  %back = bf16[256,512]{1,0:T(8,128)} copy-done(%copy-start.1)
+  %logits = f32[1,8,32,257]{3,2,1,0:T(8,128)S(1)} fusion(%x), kind=kLoop, calls=%fused
+  %table = bf16[8192,64]{1,0:T(8,128)} all-gather(%part), dimensions={0}
+}
+"""
+    written = hlo.computations(text)["token"]
+    assert [each.line.split()[0] for each in hlo.large(written, 65536, (2304,), logits=8 * 8192)] == ["%back", "%table"]
+
+
 def test_the_text_of_this_compiler_is_read():
     """A loop of 5 rounds in a loop that ends by its data, as XLA writes it."""
 
