@@ -105,8 +105,8 @@ def large(
 ) -> list[Instruction]:
     """Instructions that write an array of ``least`` numbers or more, none of its axes a multiple of ``without``.
 
-    Not among them: arrays of ``logits`` numbers, padded by 1 % at most, and parts of arrays that are on their way into memory on the chip
-    (``S(1)`` of a TPU's layout) before they are used, as everything that a product reads is.
+    Not among them: arrays of ``logits`` numbers, padded by 1 % at most, and parts of arrays that are on their way
+    into memory on the chip (``S(1)`` of a TPU's layout) before they are used, as everything that a product reads is.
     """
 
     def counts(sizes: tuple[int, ...]) -> bool:
