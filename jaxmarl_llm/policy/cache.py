@@ -52,15 +52,21 @@ class Cache:
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def take(self, rows_R: jax.Array) -> "Cache":
-        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``.
+        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``; other prefixes likewise.
 
         A block of a single row stays as it is: all rows share it, and nothing is copied.
         """
-        recent = self.recent
-        if recent.positions_BS.shape[0] == 1:
-            return Cache.after(*self.prefixes, recent)
-        prefix = Block(recent.k_YBKHS[:, rows_R], recent.v_YBKSH[:, rows_R], recent.positions_BS[rows_R])
-        return Cache.after(*self.prefixes, prefix)
+        n_rows = self.recent.positions_BS.shape[0]
+
+        def of(block: Block) -> Block:
+            n_block = block.positions_BS.shape[0]
+            if n_block == 1:
+                return block
+            block_rows_R = rows_R // (n_rows // n_block)
+            k, v = block.k_YBKHS[:, block_rows_R], block.v_YBKSH[:, block_rows_R]
+            return Block(k, v, block.positions_BS[block_rows_R])
+
+        return Cache.after(*map(of, self.blocks))
 
     def keep(self, rows_R: jax.Array) -> "Cache":
         """The cache of some rows; a prefix that rows share is copied for each, unless all rows share it."""

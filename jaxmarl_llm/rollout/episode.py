@@ -19,12 +19,12 @@ from jaxmarl_llm.rollout.requests import (
     encode_cut,
     given_turn,
     sample_turns,
-    stem_length,
     without_end,
 )
 from jaxmarl_llm.rollout.scoring import Earlier, TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, padded_size
+from jaxmarl_llm.sampling.stems import stem_length
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import stopping
 from jaxmarl_llm.utils.errors import UserError
@@ -173,7 +173,8 @@ def _encode(
         written = written_on(state, request)
         ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before, written)
         greedy = last_greedy and (request.parent is None or state.turns[request.parent].greedy)
-        stem = stem_length(ids, written or (before and before[1]))
+        earlier = written or (before and before[1])
+        stem = stem_length(ids, earlier.prompt.tolist()) if earlier else 0
         pending.append(PendingRequest(number, first_id, request, ids, greedy, name, cut, step, stem))
         first_id += request.samples
     return pending

@@ -102,12 +102,6 @@ def _continued_ids(
     return None if ids is None else (ids, turn.cut)
 
 
-def stem_length(prompt: list[int], continued: Turn | None) -> int:
-    """Tokens at the beginning of a prompt that are the prompt of the answer that it continues; 0 if they are not."""
-    stem = [] if continued is None else continued.prompt.tolist()
-    return len(stem) if prompt[: len(stem)] == stem and len(stem) < len(prompt) else 0
-
-
 def sample_turns(
     member: Member,
     trainable,

@@ -88,8 +88,9 @@ class Learning:
         """Static parts, base and shapes, widths of prompts apart."""
         batches = [
             (
-                batch.replace(prompts_XNDBP=None, shared=None),
+                batch.replace(prompts_XNDBP=None, shared=None, stems=None),
                 _without_width(batch.prompts_XNDBP, batch.shared),
+                batch.stems and _without_width(batch.stems.tokens_NSQ, None),
             )
             for batch in self.batches
         ]
@@ -221,10 +222,10 @@ def _shared(every: Sequence[Shared | None]) -> Shared | None:
     return Shared(np.concatenate(tokens_NC), np.concatenate([each.lengths_N for each in every]))
 
 
-def _stems(every: Sequence[Stems]) -> Stems:
-    """The stems of all runs, padded to the longest on the left."""
-    lengths_NS = np.concatenate([each.lengths_NS for each in every])
-    return Stems(_left_padded([each.tokens_NSQ for each in every], axis=0), lengths_NS)
+def _stems(every: Sequence[Stems], axis: int = 0) -> Stems:
+    """The stems of all runs, padded to the longest on the left, one run behind the other along an axis."""
+    lengths_NS = np.concatenate([each.lengths_NS for each in every], axis)
+    return Stems(_left_padded([each.tokens_NSQ for each in every], axis), lengths_NS)
 
 
 def _packed(batches: Sequence[Packed]) -> Packed:
@@ -239,4 +240,5 @@ def _packed(batches: Sequence[Packed]) -> Packed:
         _shared([batch.shared for batch in batches]),
         None if first.agents is None else _names(first.agents, len(batches)),
         first.sampling,
+        _if_any(functools.partial(_stems, axis=1), [batch.stems for batch in batches]),
     )

@@ -22,6 +22,7 @@ from jaxmarl_llm.tasks.judgement import is_sequential
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
+from jaxmarl_llm.update.batches import split_minibatches
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
@@ -127,11 +128,11 @@ class Learner:
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
             how |= {"all_turns": self._turns, "period": workload.period(self.config)}
-            how["teachers"] = credit.teachers
+            how |= {"teachers": credit.teachers, "stems": not self._loss.given_texts}
             advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
             batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
             epochs, parts = self.config.train.epochs, self.config.train.minibatches
-            pieces = [packing.split_minibatches(batch, parts) * epochs for batch in batches]
+            pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):

@@ -22,6 +22,15 @@ class Stems:
     tokens_NSQ: jax.Array
     lengths_NS: jax.Array
 
+    def repeat(self, times: int) -> "Stems":
+        """Each stem so many times, for fewer prompts each."""
+        return jax.tree.map(lambda x: np.repeat(x, times, axis=1), self)
+
+
+def stem_length(prompt: list[int], earlier: list[int]) -> int:
+    """Tokens at the beginning of a prompt that are an earlier prompt; 0 if they are not."""
+    return len(earlier) if prompt[: len(earlier)] == earlier and len(earlier) < len(prompt) else 0
+
 
 def pad_with_stems(
     prompts_NB: list[list[list[int]]],

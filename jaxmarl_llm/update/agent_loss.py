@@ -13,8 +13,9 @@ import numpy as np
 
 from jaxmarl_llm import losses
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.update import comlrl_compat, custom_loss, diagnostics, packing
-from jaxmarl_llm.update.packing import Batch, Packed, Rows
+from jaxmarl_llm.update import batches, comlrl_compat, custom_loss, diagnostics, packing
+from jaxmarl_llm.update.batches import Batch
+from jaxmarl_llm.update.packing import Packed, Rows
 from jaxmarl_llm.update.token_scores import token_scores
 from jaxmarl_llm.utils.errors import UserError
 
@@ -108,7 +109,7 @@ class LossConfig:
         if self.drop_truncated:
             batch = _without_truncated(batch)
         if self.given_texts:
-            batch = packing.prompts_in_rows(batch, shards)
+            batch = batches.prompts_in_rows(batch, shards)
         return packing.pack(
             batch,
             prompts_per_microbatch=self._prompts(batch),

@@ -9,8 +9,9 @@ import numpy as np
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
+from jaxmarl_llm.sampling.stems import pad_with_stems, stem_length
 from jaxmarl_llm.team import Stack
-from jaxmarl_llm.update.packing import Batch
+from jaxmarl_llm.update.batches import Batch
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -25,6 +26,7 @@ def of_learners(
     all_turns: int = 0,
     period: int = 0,
     teachers: Sequence | None = None,
+    stems: bool = False,
 ) -> tuple[Batch, ...]:
     """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
@@ -35,7 +37,7 @@ def of_learners(
     all_batches: list[Batch] = []
     for params, agents in sampling.alike(chosen).items():
         fixed = forest, advantages_R, stack, params.max_new_tokens
-        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers)
+        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers, stems)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
     return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
 
@@ -61,6 +63,7 @@ def collate(
     all_turns: int = 0,
     period: int = 0,
     teachers: Sequence | None = None,
+    stems: bool = False,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
@@ -74,7 +77,8 @@ def collate(
     length 0 for what is missing; 0: only what there is. ``period``: where not all agents answer in every turn, the
     turns after which the same do; batches of the same agents then come one after the other, for `step` to put those of
     equal shapes together. ``teachers``: by id of the turn the ids and log-probabilities (L', K) of a teacher's
-    likeliest tokens (`Batch`); None: no teacher.
+    likeliest tokens (`Batch`); None: no teacher. ``stems``: prompts that go on from one earlier prompt have it in
+    common (`sampling.stems`).
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
@@ -100,7 +104,8 @@ def collate(
             size = padded_size(n_prompts, most_prompts if all_turns else len(forest.items), most_prompts)
             shape = (size, n_turns // n_prompts, max_new_tokens)
             turns = {agent: turns_of[agent] for agent in names}
-            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes)
+            stems_N = [_stem_lengths(forest, own) for own in turns.values()] if stems else None
+            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes, stems_N)
             batch = batch if teachers is None else _taught(batch, turns, teachers)
             whole = len(names) == len(stack.agents)
             of_turn = batches_of.setdefault(stage[0], [])
@@ -159,12 +164,20 @@ def _collate(
     shape: tuple[int, int, int],
     pad_id: int,
     prompt_sizes: Sizes | None,
+    stems_N: Sequence[Sequence[int]] | None,
 ) -> Batch:
-    """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt."""
+    """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt.
+
+    ``stems_N``: as in `stems.pad_with_stems`; None: prompts stay whole.
+    """
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
     filled = [agent_prompts + agent_prompts[:1] * (size - len(agent_prompts)) for agent_prompts in prompts]
-    prompts_NBP, lengths_NB, shared = pad_team(filled, prompt_sizes, turns_of)
+    if stems_N is None:
+        (prompts_NBP, lengths_NB, shared), stems = pad_team(filled, prompt_sizes, turns_of), None
+    else:
+        as_lists = [[prompt.tolist() for prompt in agent_prompts] for agent_prompts in filled]
+        prompts_NBP, lengths_NB, shared, stems = pad_with_stems(as_lists, stems_N, prompt_sizes, turns_of)
     shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
     by_token = np.ndim(advantages_R[0]) == 1
@@ -179,4 +192,15 @@ def _collate(
             advantages_NR[(n, r, slice(end)) if by_token else (n, r)] = advantages_R[turn.id]
             finished_NR[n, r] = turn.finished
     completion_arrays = lengths_NR, logprobs_NRL, advantages_NR
-    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *completion_arrays, shared, finished_NR)
+    return Batch(prompts_NBP, lengths_NB, tokens_NRL, *completion_arrays, shared, finished_NR, stems=stems)
+
+
+def _stem_lengths(forest: Forest, turns: Sequence) -> list[int]:
+    """Tokens of each request's prompt that are the prompt of the turn that it goes on from; 0: none."""
+    lengths = []
+    for turn in turns:
+        if turn.sample == 0:
+            earlier = None if turn.parent is None else forest.turns[turn.parent]
+            own = earlier is not None and earlier.agent == turn.agent
+            lengths.append(stem_length(turn.prompt.tolist(), earlier.prompt.tolist()) if own else 0)
+    return lengths

@@ -1,7 +1,8 @@
 """The gradient of the policy-gradient loss for every agent of a stack, micro-batch by micro-batch.
 
 Text that completions share is read once, and its gradient, summed over them, is computed once: first the
-common beginning of an agent's prompts, then every prompt, then the completions, packed (see `packing`).
+common beginning of an agent's prompts, then what several go on from, then every prompt, then the completions, packed
+(see `packing`).
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from jaxmarl_llm import losses
 from jaxmarl_llm.policy import Block, Cache
 from jaxmarl_llm.policy.prefill import prefill, prefill_shared
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.update.agent_loss import LossConfig, agent_loss
 from jaxmarl_llm.update.diagnostics import Diagnostics
 from jaxmarl_llm.update.packing import Packed
@@ -53,7 +55,8 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
         shared_ref = _read_shared(stack, *stack.bind_reference(base, reference), packed.shared)
     begin = functools.partial(_begin_prompts, fixed, trainable, shared, shared_ref)
     of_rows = functools.partial(_of_rows, fixed, trainable)
-    prompts = stack.layout.shard((packed.prompts_XNDBP, packed.prompt_lengths_XNDB), None, "agent", "rows")
+    prompts = packed.prompts_XNDBP, packed.prompt_lengths_XNDB, packed.stems
+    prompts = stack.layout.shard(prompts, None, "agent", "rows")
     rows = stack.layout.shard(packed.rows, None, None, "agent", "rows")
     used_X = (packed.rows.lengths_MS > 0).any((2, 3, 4, 5)).sum(1)
 
@@ -90,7 +93,7 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
       fixed: the arguments of `gradients`.
       trainable: parameters that learn, leading axis N.
       shared, shared_ref: the agents' shared beginnings under policy and reference, or None.
-      prompts: tokens (N, D, B, P) and lengths (N, D, B), for D shards.
+      prompts: tokens (N, D, B, P) and lengths (N, D, B), for D shards, and their stems or None.
 
     Returns:
       The results under policy and reference, each features (N, D, B, F) and cache (the policy's twice without
@@ -177,9 +180,16 @@ def _read_shared(stack, variables, axes, shared: Shared | None) -> Block | None:
 
 
 def _read_prompts(stack, variables, axes, shared: Block | None, prompts) -> tuple[jax.Array, Cache]:
-    """`prefill` of every agent and shard, leading axes N, D; ``prompts`` are tokens and lengths."""
-    read = _over_shards(functools.partial(prefill, stack.policy), (None, 0, 0, None))
-    return jax.vmap(read, in_axes=(axes, 0, 0, 0))(variables, *prompts, shared)
+    """`prefill` of every agent and shard, leading axes N, D; ``prompts`` are tokens, lengths and stems."""
+
+    def one(variables, tokens_BP, lengths_B, stems: Stems | None, shared: Block | None):
+        before = (shared,)
+        if stems is not None:
+            before = prefill(stack.policy, variables, stems.tokens_NSQ, stems.lengths_NS, *before)[1].blocks
+        return prefill(stack.policy, variables, tokens_BP, lengths_B, *before)
+
+    read = _over_shards(one, (None, 0, 0, 0, None))
+    return jax.vmap(read, in_axes=(axes, 0, 0, 0, 0))(variables, *prompts, shared)
 
 
 def _over_shards(function, in_axes: tuple):

@@ -6,6 +6,7 @@ one after the other in rows of one width, none attending to another. Every compl
 slot, so that losses see all of them.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -14,108 +15,11 @@ from flax import struct
 
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Shared
+from jaxmarl_llm.sampling.stems import Stems
+from jaxmarl_llm.update.batches import Batch, no_teacher
 from jaxmarl_llm.utils.errors import UserError
 
 ROW = 64  # a row has room for at least so many tokens
-
-
-@struct.dataclass
-class Batch:
-    """Samples of one stack to learn from; row r = b * G + g belongs to prompt b.
-
-    Attributes:
-      prompts_NBP, prompt_lengths_NB: left-padded prompts, or what follows ``shared`` in them.
-      tokens_NRL, lengths_NR: completions, padded on the right.
-      logprobs_NRL: behaviour log-probabilities of the sampler.
-      advantages_NR: one per completion; or (N, R, L), one per token.
-      shared: the common beginning of all prompts of an agent, if there is one.
-      finished_NR: False for completions that were cut off at the length limit; None where it is not known.
-      agents: names of the N agents, if they are not all agents of their stack.
-      sampling: the sampling settings of these agents, if not all agents have the same.
-      given_NR: leading tokens of each completion that are read and not learned (`prompts_in_rows`); None: 0.
-      teacher_ids_NRLK, teacher_logprobs_NRLK: the likeliest tokens of a teacher in place of each token, and their
-        log-probabilities, -inf where there are fewer than K (`losses.distillation`); None: no teacher.
-    """
-
-    prompts_NBP: jax.Array
-    prompt_lengths_NB: jax.Array
-    tokens_NRL: jax.Array
-    lengths_NR: jax.Array
-    logprobs_NRL: jax.Array
-    advantages_NR: jax.Array
-    shared: Shared | None = None
-    finished_NR: jax.Array | None = None
-    agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
-    sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
-    given_NR: jax.Array | None = None
-    teacher_ids_NRLK: jax.Array | None = None
-    teacher_logprobs_NRLK: jax.Array | None = None
-
-
-def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
-    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
-    size = batch.prompts_NBP.shape[1]
-    if size % parts:
-        raise UserError(f"{parts} minibatches do not divide {size} prompts")
-
-    def cut(x, i):
-        step = x.shape[1] // parts
-        return x[:, i * step : (i + 1) * step]
-
-    rest = batch.replace(shared=None)
-    return [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
-
-
-def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
-    """Move every prompt to the beginning of its only completion, where it is read but not learned.
-
-    Prompts with one completion each are then packed like completions, without padding, behind the last token
-    of the agent's shared beginning. That token is the only prompt left, once for each of the shards.
-    A batch with several completions to a prompt, or whose prompts begin differently, is returned unchanged.
-    """
-    n_agents, n_prompts, width = batch.prompts_NBP.shape
-    shared = batch.shared
-    if batch.lengths_NR.shape[1] != n_prompts or shared is None or min(shared.lengths_N) < 2:
-        return batch
-    size, room = shards * -(-n_prompts // shards), width + batch.tokens_NRL.shape[2]
-    tokens_NRL = np.zeros((n_agents, size, room), np.int32)
-    lengths_NR, given_NR = np.zeros((2, n_agents, size), np.int32)
-    advantages_NR = np.zeros((n_agents, size), np.float32)
-    taught = batch.teacher_ids_NRLK is not None
-    ids, logprobs = _no_teacher(tokens_NRL.shape, batch.teacher_ids_NRLK)
-    for n, r in np.ndindex(n_agents, n_prompts):
-        prompt_length, length = batch.prompt_lengths_NB[n, r], batch.lengths_NR[n, r]
-        if not length:
-            continue
-        tokens = [*batch.prompts_NBP[n, r, width - prompt_length :], *batch.tokens_NRL[n, r, :length]]
-        tokens_NRL[n, r, : len(tokens)], lengths_NR[n, r], given_NR[n, r] = tokens, len(tokens), prompt_length
-        advantages_NR[n, r] = batch.advantages_NR[n, r]
-        if taught:
-            at = n, r, slice(prompt_length, prompt_length + length)
-            ids[at] = batch.teacher_ids_NRLK[n, r, :length]
-            logprobs[at] = batch.teacher_logprobs_NRLK[n, r, :length]
-    last_N = np.asarray(shared.tokens_NC)[np.arange(n_agents), np.asarray(shared.lengths_N) - 1]
-    return batch.replace(
-        prompts_NBP=np.tile(last_N[:, None, None], (1, shards, 1)),
-        prompt_lengths_NB=np.ones((n_agents, shards), np.int32),
-        tokens_NRL=tokens_NRL,
-        lengths_NR=lengths_NR,
-        logprobs_NRL=np.zeros(tokens_NRL.shape, np.float32),
-        advantages_NR=advantages_NR,
-        shared=shared.replace(lengths_N=np.asarray(shared.lengths_N) - 1),
-        finished_NR=None,
-        given_NR=given_NR,
-        teacher_ids_NRLK=ids,
-        teacher_logprobs_NRLK=logprobs,
-    )
-
-
-def _no_teacher(shape: tuple[int, ...], like_K) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Ids and log-probabilities (*shape, K) of a teacher that teaches nothing; K as of ``like_K``, None: no arrays."""
-    if like_K is None:
-        return None, None
-    shape = (*shape, like_K.shape[-1])
-    return np.zeros(shape, np.int32), np.full(shape, -np.inf, np.float32)
 
 
 @struct.dataclass
@@ -161,7 +65,7 @@ class Rows:
             ints_MS.copy(),
             np.zeros((rows, slots, length) if by_token else (rows, slots), np.float32),
             np.zeros((rows, slots, length), np.float32),
-            *_no_teacher((rows, width), like_K),
+            *no_teacher((rows, width), like_K),
         )
 
 
@@ -173,6 +77,7 @@ class Packed:
 
     Attributes:
       prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
+      stems: of each group and shard, tokens (X, N, D, S, Q) and lengths (X, N, D, S); as in `Batch`.
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
       lengths_NR: number of tokens to learn of every completion of the batch, in any order; the divisor of
         the loss follows from them.
@@ -186,6 +91,7 @@ class Packed:
     shared: Shared | None = None
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
     sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
+    stems: Stems | None = None
 
 
 def pack(
@@ -221,12 +127,13 @@ def pack(
         raise UserError(
             f"prompts_per_microbatch={prompts_per_microbatch} does not divide {n_prompts} prompts"
         )
-    orders = [_order(batch, n, keep_zero_advantage) for n in range(n_agents)]
+    unit = _prompts_of_a_stem(batch, prompts_per_microbatch)
+    orders = [_order(batch, n, keep_zero_advantage, unit) for n in range(n_agents)]
     layout = _layout(batch, prompts_per_microbatch, tokens_per_microbatch, padded, narrow)
-    rows, places_XDB = [], _places(n_prompts, prompts_per_microbatch, shards)
+    rows, places_XDB = [], _places(n_prompts, prompts_per_microbatch, shards, unit)
     for places_DB in places_XDB:
-        filled = [[_fill(batch, n, order[at[at < count]], layout) for at in places_DB]
-                  for n, (order, count) in enumerate(orders)]  # fmt: skip
+        filled = [[_fill(batch, n, order[at[at < n_prompts]], learned_B, layout) for at in places_DB]
+                  for n, (order, learned_B) in enumerate(orders)]  # fmt: skip
         rows.append(_stack([_stack(of_agent, axis=1) for of_agent in filled], axis=1))
     agent_N11 = np.arange(n_agents)[:, None, None]
     chosen_XNDB = np.stack([order for order, _ in orders])[
@@ -240,16 +147,35 @@ def pack(
         batch.shared,
         batch.agents,
         batch.sampling,
+        _stems_of(batch, chosen_XNDB[..., ::unit]),
     )
 
 
-def _places(prompts: int, per_shard: int, shards: int) -> np.ndarray:
+def _prompts_of_a_stem(batch: Batch, per_group: int) -> int:
+    """How many adjacent prompts stay together, as they have a stem in common and are read together; 1 without stems."""
+    if batch.stems is None:
+        return 1
+    return math.gcd(per_group, batch.prompts_NBP.shape[1] // batch.stems.tokens_NSQ.shape[1])
+
+
+def _stems_of(batch: Batch, prompts_XNDS) -> Stems | None:
+    """The stems of some prompts."""
+    if batch.stems is None:
+        return None
+    each = batch.prompts_NBP.shape[1] // batch.stems.tokens_NSQ.shape[1]
+    at = np.arange(len(batch.prompts_NBP))[:, None, None], prompts_XNDS // each
+    return Stems(batch.stems.tokens_NSQ[at], batch.stems.lengths_NS[at])
+
+
+def _places(prompts: int, per_shard: int, shards: int, unit: int = 1) -> np.ndarray:
     """Deal prompts, in the order of `_order`, to groups and shards, (X, D, B); ``prompts`` and more: none.
 
-    Neighbours are in different shards, so that all shards have something to learn as long as possible.
+    Neighbours are in different shards, so that all shards have something to learn as long as possible; ``unit`` of
+    them stay together.
     """
-    steps = -(-prompts // (per_shard * shards))
-    return np.arange(steps * per_shard * shards).reshape(steps, per_shard, shards).swapaxes(1, 2)
+    units, steps = per_shard // unit, -(-prompts // (per_shard * shards))
+    places_XDU = np.arange(steps * units * shards).reshape(steps, units, shards).swapaxes(1, 2)
+    return (places_XDU[..., None] * unit + np.arange(unit)).reshape(steps, shards, per_shard)
 
 
 def _stack(trees, axis: int):
@@ -279,25 +205,34 @@ def _layout(batch: Batch, prompts: int, tokens: int, padded: bool, narrow: bool)
     return _Layout(-(-needed // rows), rows, width, samples, length, padded, batch.advantages_NR.ndim == 3)
 
 
-def _order(batch: Batch, n: int, keep_zero_advantage: bool) -> tuple[np.ndarray, int]:
-    """Agent n's prompts (B,), those to learn from first, and the number of those."""
+def _order(batch: Batch, n: int, keep_zero_advantage: bool, unit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Agent n's prompts (B,), those to learn from first, and whether each is one of those (B,).
+
+    ``unit`` adjacent prompts stay together, first if any of them is to be learned from.
+    """
     shape_BG = (batch.prompts_NBP.shape[1], -1)
     present_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
     advantages_BGX = batch.advantages_NR[n].reshape(*present_BG.shape, -1)  # X: one, or those of the tokens
     learned_B = (present_BG & (keep_zero_advantage | (advantages_BGX != 0).any(2))).any(1)
     if not learned_B.any():
         learned_B[present_BG.any(1).argmax()] = True
-    return np.argsort(~learned_B, kind="stable"), int(learned_B.sum())
+    order_U = np.argsort(~learned_B.reshape(-1, unit).any(1), kind="stable")
+    return (order_U[:, None] * unit + np.arange(unit)).reshape(-1), learned_B
 
 
-def _fill(batch: Batch, n: int, prompts, layout: _Layout) -> Rows:
-    """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room."""
+def _fill(batch: Batch, n: int, prompts, learned_B, layout: _Layout) -> Rows:
+    """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room.
+
+    Without those to prompts that are not to be learned from.
+    """
     count = layout.microbatches * layout.rows
     sizes = count, layout.width, layout.slots, layout.length
     rows = Rows.empty(*sizes, layout.by_token, batch.teacher_ids_NRLK)
     ends, slots = np.zeros(count, int), np.zeros(count, int)
     used = 0
     for b, prompt in enumerate(prompts):
+        if not learned_B[prompt]:
+            continue
         opened = used
         for copies in _different(batch, n, prompt, layout):
             extent = layout.length if layout.padded else int(batch.lengths_NR[n, copies[0]])

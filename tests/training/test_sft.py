@@ -21,7 +21,7 @@ from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
 from jaxmarl_llm.systems.demonstrations import Encoded
-from jaxmarl_llm.update import LossConfig, collate, init_state, make_optimizer, packing, train_step
+from jaxmarl_llm.update import LossConfig, batches, collate, init_state, make_optimizer, train_step
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
 LOSS = LossConfig(SamplingParams(6), aggregation="token", given_texts=True, prompts_per_microbatch=2)
@@ -79,7 +79,7 @@ def test_prompts_lie_in_rows_with_their_only_text(shards):
     rows = [(agent, [5] * 17 + prompt, *rest) for agent, prompt, *rest in ROWS]
     credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
     (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
-    made = packing.prompts_in_rows(batch, shards)
+    made = batches.prompts_in_rows(batch, shards)
     assert made.prompts_NBP.tolist() == [[[5]] * shards] * 2 and made.shared.lengths_N.tolist() == [15, 15]
     for n, agent in enumerate(tiny.AGENTS):
         texts = {(tuple(made.tokens_NRL[n, r, :length]), made.given_NR[n, r], made.advantages_NR[n, r])
@@ -94,7 +94,7 @@ def test_prompts_that_stay_apart(change):
         rows = [(agent, [5] * 18, *rest) for agent, _, *rest in ROWS]
     credit = sft.Sft(sft.DemonstrationOrder(encoded(rows), 2, (0, 0))).assign(None)
     (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
-    assert packing.prompts_in_rows(batch) is batch
+    assert batches.prompts_in_rows(batch) is batch
 
 
 def learned(rows, lora):

@@ -13,6 +13,7 @@ from jaxmarl_llm.policy import prefill
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import BUCKET, SHARE_STEP, Sizes, bucket, pad_prompts, pad_team, plan_sizes
 from jaxmarl_llm.update import LossConfig, packing
+from jaxmarl_llm.update.batches import split_minibatches
 
 pytestmark = pytest.mark.slow
 
@@ -168,7 +169,7 @@ def test_gradients_of_full_copies_are_the_same():
 
 def test_minibatches_keep_what_is_shared():
     batch = dataclasses.replace(both()[0])
-    parts = packing.split_minibatches(batch, 2)
+    parts = split_minibatches(batch, 2)
     assert [part.prompts_NBP.shape[:2] for part in parts] == [(2, 1), (2, 1)]
     for part in parts:
         np.testing.assert_array_equal(part.shared.tokens_NC, batch.shared.tokens_NC)

@@ -14,7 +14,7 @@ from update_cases import CLIPPED, ENDS, PLAIN, PROMPTS, assert_close, oracle_los
 
 from jaxmarl_llm import losses, update
 from jaxmarl_llm.sampling import SamplingParams
-from jaxmarl_llm.update import LossConfig, comlrl_compat, gradient, packing
+from jaxmarl_llm.update import LossConfig, batches, comlrl_compat, gradient
 
 TRUNCATED = SamplingParams(6, temperature=0.8, top_k=30, top_p=0.9)
 gradients = tiny.gradients
@@ -296,7 +296,7 @@ def test_groups_without_signal_change_nothing_but_the_count(aggregation):
     one = sampled(PLAIN)
     whole = dataclasses.replace(one, advantages_NR=one.advantages_NR.copy())
     whole.advantages_NR[:, 3:] = 0.0  # the second prompt
-    part = packing.split_minibatches(whole, 2)[0]
+    part = batches.split_minibatches(whole, 2)[0]
     (grads, (pg, _, seen)), (alone, (pg_alone, _, seen_alone)) = (
         gradients(tiny.stack(), config, tiny.params(), tiny.lora(), batch) for batch in (whole, part)
     )
@@ -323,7 +323,7 @@ def test_the_diagnostics_of_a_batch_without_any_signal_are_those_of_its_first_gr
 def test_the_losses_of_several_turns_are_added():
     """Each is a mean of its own, whatever the number of its prompts."""
     first = sampled(PLAIN)
-    second = packing.split_minibatches(first, 2)[1]  # half as many prompts
+    second = batches.split_minibatches(first, 2)[1]  # half as many prompts
     config, sgd = LossConfig(PLAIN), optax.sgd(1.0)
     state = update.init_state(tiny.lora(), sgd)
     inputs = (tiny.stack(), config, tiny.params(), tiny.lora())

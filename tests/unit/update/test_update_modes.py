@@ -15,7 +15,7 @@ from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import training
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
-from jaxmarl_llm.update import LossConfig, packing
+from jaxmarl_llm.update import LossConfig, batches, packing
 
 PROMPTS = [[7, 8, 9], [1, 2]]
 
@@ -196,9 +196,9 @@ def test_completions_of_one_token_are_trained():
 
 def test_minibatches_cut_along_the_prompts():
     batch = scripted()
-    first, second = packing.split_minibatches(batch, 2)
+    first, second = batches.split_minibatches(batch, 2)
     np.testing.assert_array_equal(first.prompts_NBP, batch.prompts_NBP[:, :1])
     np.testing.assert_array_equal(second.tokens_NRL, batch.tokens_NRL[:, 2:])
     np.testing.assert_array_equal(second.advantages_NR, batch.advantages_NR[:, 2:])
     with pytest.raises(ValueError, match="3 minibatches do not divide 2 prompts"):
-        packing.split_minibatches(batch, 3)
+        batches.split_minibatches(batch, 3)
