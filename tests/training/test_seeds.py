@@ -1,5 +1,6 @@
 """Several seeds in one process: each is its single run, whatever ends, stops or fails, and nothing is made twice."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -65,11 +66,13 @@ def arrays(folder, made):
 
 
 def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
-    """Answers and returns byte for byte; metrics without clocks and the last state, not exactly, within 1e-5.
+    """Answers and returns byte for byte; if not exactly, metrics without clocks within 1e-5, the last state within 1e-4.
 
-    Programs of more agents are other programs, which round otherwise.
+    Programs of more agents are other programs, which round otherwise, on some processors more than on others; AdamW
+    enlarges that where a gradient is nearly 0. Another update would differ by about the learning rate, 3e-3.
     """
     compare = np.testing.assert_array_equal if exact else close
+    compare_states = np.testing.assert_array_equal if exact else functools.partial(close, atol=1e-4)
     for seed in seeds:
         own, single = folder / f"seed{seed}", singles / f"seed{seed}"
         assert smoke_runs.files(own / "transcripts") == smoke_runs.files(single / "transcripts")
@@ -78,15 +81,15 @@ def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
         steps = [checkpoint.saved_steps(each / "checkpoints") for each in (own, single)]
         assert steps[0] == steps[1]
         for one, other in zip(arrays(own, made), arrays(single, made), strict=True):
-            compare(one, other)
+            compare_states(one, other)
         rows = [smoke_runs.rows(each) for each in (own, single)]
         assert [row.keys() for row in rows[0]] == [row.keys() for row in rows[1]]
         for one, other in zip(*rows, strict=True):
             compare(list(one.values()), list(other.values()))
 
 
-def close(one, other):
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+def close(one, other, atol=1e-5):
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=atol)
 
 
 @pytest.fixture(scope="module")
