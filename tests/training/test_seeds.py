@@ -66,7 +66,7 @@ def arrays(folder, made):
 
 
 def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
-    """Answers and returns byte for byte; if not exactly, metrics without clocks within 1e-5, the last state within 1e-4.
+    """Answers and returns byte for byte; if not exactly, metrics without clocks within 1e-5, the state within 1e-4.
 
     Programs of more agents are other programs, which round otherwise, on some processors more than on others; AdamW
     enlarges that where a gradient is nearly 0. Another update would differ by about the learning rate, 3e-3.
