@@ -2,10 +2,10 @@
 
     python -m benchmarks.later_turns --first=64,256,1024
 
-A problem with ``--nodes`` answers of each of two agents; behind every answer a second turn, whose prompt is the
+Two problems with ``--nodes`` answers of each of two agents; behind every answer a second turn, whose prompt is the
 first one, the answer and a sentence (``--between`` tokens, random ones), with ``--samples`` completions of
-``--new-tokens`` tokens. With adapters over the bundled model. All prompts of the turn are read together, and the two
-take turns.
+``--new-tokens`` tokens. With adapters over the bundled model. Four prompts are read together, as by
+default, and the two forms take turns.
 """
 
 import argparse
@@ -28,21 +28,20 @@ from jaxmarl_llm.utils import host_memory
 def second_turn(vocabulary: int, first: int, args) -> tuple[Batch, Batch]:
     """The same turn of two agents with whole prompts, and with what they go on from apart; random tokens."""
     rng = np.random.default_rng(first)
-    stems = rng.integers(vocabulary, size=(2, first)).tolist()
-    behind_NB = rng.integers(vocabulary, size=(2, args.nodes, args.between)).tolist()
-    prompts_NB = [[stem + rest for rest in rests] for stem, rests in zip(stems, behind_NB, strict=True)]
-    shape_NR = 2, args.nodes * args.samples
+    stems = rng.integers(vocabulary, size=(2, 2, first)).tolist()
+    behind = rng.integers(vocabulary, size=(2, 2, args.nodes, args.between)).tolist()
+    prompts_NB = [
+        [stem + rest for stem, rests in zip(own_stems, of_stems, strict=True) for rest in rests]
+        for own_stems, of_stems in zip(stems, behind, strict=True)
+    ]
+    shape_NR = 2, 2 * args.nodes * args.samples
     tokens_NRL = rng.integers(vocabulary, size=(*shape_NR, args.new_tokens)).astype(np.int32)
     lengths_NR = np.full(shape_NR, args.new_tokens, np.int32)
-    drawn = (
-        tokens_NRL,
-        lengths_NR,
-        np.zeros(tokens_NRL.shape, np.float32),
-        rng.standard_normal(shape_NR, np.float32),
-    )
-    apart = pad_with_stems(prompts_NB, [[first] * args.nodes] * 2)
+    advantages_NR = rng.standard_normal(shape_NR, np.float32)
+    drawn = tokens_NRL, lengths_NR, np.zeros(tokens_NRL.shape, np.float32), advantages_NR
+    *apart, _, stems = pad_with_stems(prompts_NB, [[first] * len(prompts) for prompts in prompts_NB])
     whole = [np.stack(arrays) for arrays in zip(*map(pad_prompts, prompts_NB), strict=True)]
-    return Batch(*whole, *drawn), Batch(*apart[:2], *drawn, stems=apart[3])
+    return Batch(*whole, *drawn), Batch(*apart, *drawn, stems=stems)
 
 
 def measure(first: int, args) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def main(arguments=None) -> None:
     )
     parser.add_argument("--first", default="64,256,1024", help="tokens of the first prompt (64,256,1024)")
     parser.add_argument("--between", type=int, default=96, help="tokens behind it in the second one (96)")
-    parser.add_argument("--nodes", type=int, default=4, help="second turns of the problem (4)")
+    parser.add_argument("--nodes", type=int, default=4, help="second turns of a problem (4)")
     parser.add_argument("--samples", type=int, default=4, help="completions of each (4)")
     parser.add_argument("--new-tokens", type=int, default=64, help="of each completion (64)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
