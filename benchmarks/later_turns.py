@@ -9,6 +9,7 @@ default, and the two forms take turns.
 """
 
 import argparse
+import sys
 
 import jax
 import numpy as np
@@ -60,6 +61,7 @@ def measure(first: int, args) -> tuple[str, ...]:
     seconds = rounds.alternate(units, args.rounds)
     medians = {name: rounds.medians(own)["gradient"] for name, own in seconds.items()}
     ratio = rounds.ratios(seconds["whole"], seconds["once"])["gradient"]
+    print(f"{first}: {ratio}", file=sys.stderr, flush=True)  # a row may last minutes
     return str(first), f"{medians['whole']:.3g}", f"{medians['once']:.3g}", str(ratio)
 
 
