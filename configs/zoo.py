@@ -16,6 +16,7 @@ from jaxmarl_llm.config.files import experiment
 FAMILIES = {
     "Credit for a shared reward": experiment("zoo_credit").ROWS,
     "Texts that agents read": experiment("zoo_text").ROWS,
+    "Routes, tools and worlds": experiment("zoo_worlds").ROWS,
     "Rounds of programs and searches": experiment("zoo_programs").ROWS,
     "Logits and weights": experiment("zoo_models").ROWS,
 }

@@ -128,7 +128,8 @@ class Learner:
             # Given texts are packed with their prompts: another width would only be compiled again.
             how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
             how |= {"all_turns": self._turns, "period": workload.period(self.config)}
-            how |= {"teachers": credit.teachers, "stems": not self._loss.given_texts}
+            how["teachers"] = credit.teachers
+            how["held_together"] = None if self._loss.given_texts else self._loss.held_together
             advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
             batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
             epochs, parts = self.config.train.epochs, self.config.train.minibatches

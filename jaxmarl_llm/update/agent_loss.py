@@ -124,15 +124,23 @@ class LossConfig:
         """Prompts of a micro-batch."""
         if batch.given_NR is not None:  # they are in the rows
             return 1
-        number = batch.prompts_NBP.shape[1]
-        if self._lone(batch):
-            return math.gcd(number, self.later_prompts_per_microbatch)
+        return self.held_together(*self._sizes(batch))
+
+    def held_together(self, prompts: int, samples: int) -> int:
+        """How many of so many prompts, each with so many completions, are held in memory together."""
+        if self.later_prompts_per_microbatch and samples == 1:
+            return math.gcd(prompts, self.later_prompts_per_microbatch)
         return self.prompts_per_microbatch
 
     def _lone(self, batch: Batch) -> bool:
         """Whether each prompt has one completion, and later_prompts_per_microbatch is for it."""
-        lone = batch.given_NR is None and batch.lengths_NR.shape[1] == batch.prompts_NBP.shape[1]
+        lone = batch.given_NR is None and self._sizes(batch)[1] == 1
         return bool(self.later_prompts_per_microbatch) and lone
+
+    def _sizes(self, batch: Batch) -> tuple[int, int]:
+        """Prompts of a batch, and completions of each."""
+        prompts = batch.prompts_NBP.shape[1]
+        return prompts, batch.lengths_NR.shape[1] // prompts
 
 
 def _without_truncated(batch: Batch) -> Batch:

@@ -2,14 +2,14 @@
 
 import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes, pad_team, padded_size
-from jaxmarl_llm.sampling.stems import pad_with_stems, stem_length
+from jaxmarl_llm.sampling.stems import pad_with_stems, rows_per_stem, stem_length
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update.batches import Batch
 from jaxmarl_llm.utils.errors import UserError
@@ -26,7 +26,7 @@ def of_learners(
     all_turns: int = 0,
     period: int = 0,
     teachers: Sequence | None = None,
-    stems: bool = False,
+    held_together: Callable[[int, int], int] | None = None,
 ) -> tuple[Batch, ...]:
     """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
 
@@ -37,7 +37,7 @@ def of_learners(
     all_batches: list[Batch] = []
     for params, agents in sampling.alike(chosen).items():
         fixed = forest, advantages_R, stack, params.max_new_tokens
-        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers, stems)
+        batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers, held_together)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
     return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
 
@@ -63,7 +63,7 @@ def collate(
     all_turns: int = 0,
     period: int = 0,
     teachers: Sequence | None = None,
-    stems: bool = False,
+    held_together: Callable[[int, int], int] | None = None,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
 
@@ -77,8 +77,9 @@ def collate(
     length 0 for what is missing; 0: only what there is. ``period``: where not all agents answer in every turn, the
     turns after which the same do; batches of the same agents then come one after the other, for `step` to put those of
     equal shapes together. ``teachers``: by id of the turn the ids and log-probabilities (L', K) of a teacher's
-    likeliest tokens (`Batch`); None: no teacher. ``stems``: prompts that go on from one earlier prompt have it in
-    common (`sampling.stems`).
+    likeliest tokens (`Batch`); None: no teacher. ``held_together``: how many of so many prompts with so many samples
+    each an update holds in memory together (`LossConfig.held_together`); those among them that go on from one earlier
+    prompt have it in common (`sampling.stems`). None: all prompts are whole.
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
@@ -104,8 +105,9 @@ def collate(
             size = padded_size(n_prompts, most_prompts if all_turns else len(forest.items), most_prompts)
             shape = (size, n_turns // n_prompts, max_new_tokens)
             turns = {agent: turns_of[agent] for agent in names}
-            stems_N = [_stem_lengths(forest, own) for own in turns.values()] if stems else None
-            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes, stems_N)
+            together = held_together(*shape[:2]) if held_together else 1
+            stems_N = [_stem_lengths(forest, own) for own in turns.values()] if together > 1 else None
+            batch = _collate(turns, advantages_R, shape, pad_id, prompt_sizes, stems_N, together)
             batch = batch if teachers is None else _taught(batch, turns, teachers)
             whole = len(names) == len(stack.agents)
             of_turn = batches_of.setdefault(stage[0], [])
@@ -165,18 +167,20 @@ def _collate(
     pad_id: int,
     prompt_sizes: Sizes | None,
     stems_N: Sequence[Sequence[int]] | None,
+    together: int,
 ) -> Batch:
     """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt.
 
-    ``stems_N``: as in `stems.pad_with_stems`; None: prompts stay whole.
+    ``stems_N``: as in `stems.pad_with_stems`; prompts stay whole where it is None, or where no two adjacent ones of
+    ``together`` have a stem in common.
     """
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
     filled = [agent_prompts + agent_prompts[:1] * (size - len(agent_prompts)) for agent_prompts in prompts]
-    if stems_N is None:
+    as_lists = [[prompt.tolist() for prompt in agent_prompts] for agent_prompts in filled]
+    if stems_N is None or math.gcd(together, rows_per_stem(as_lists, stems_N)) == 1:
         (prompts_NBP, lengths_NB, shared), stems = pad_team(filled, prompt_sizes, turns_of), None
     else:
-        as_lists = [[prompt.tolist() for prompt in agent_prompts] for agent_prompts in filled]
         prompts_NBP, lengths_NB, shared, stems = pad_with_stems(as_lists, stems_N, prompt_sizes, turns_of)
     shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)

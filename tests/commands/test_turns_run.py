@@ -41,6 +41,29 @@ def counted(monkeypatch):
     return called
 
 
+def test_the_update_reads_the_first_prompt_once_for_answers_that_are_held_together(tmp_path, compiled, monkeypatch):
+    c = config(task__feedback="plain", train__group=4, task__source="starter[7:9]")
+    c.train.steps, c.train.prompts_per_microbatch = 1, 2
+    real, learned = update.train_step, []
+
+    def watched(*args, **fields):
+        learned.append(args[5])
+        return real(*args, **fields)
+
+    watched.__dict__.update(real.__dict__)
+    monkeypatch.setattr(update, "train_step", watched)
+    with smoke_runs.programs_kept(compiled):
+        train.train(c, str(tmp_path / "run"))
+    first, second = learned[0]
+    assert first.stems is None
+    groups, agents = second.prompts_XNDBP.shape[:2]
+    assert (groups, agents) == (4, 2)  # of two of the eight prompts each: four go on from each of the two problems
+    assert second.stems.tokens_NSQ.shape[:4] == (4, 2, 1, 1)
+    firsts = {tuple(stem[-int(n):]) for stem, n in zip(second.stems.tokens_NSQ[:, 0, 0, 0].tolist(),
+                                                       second.stems.lengths_NS[:, 0, 0, 0], strict=True)}  # fmt: skip
+    assert len(firsts) == 2
+
+
 def test_two_turns_are_three_programs_and_compile_once(tmp_path, compiled, counted, monkeypatch):
     c = config(task__feedback="plain", train__group=4, task__source="starter[7:9]")
     c.train.steps = 6

@@ -111,10 +111,11 @@ def two_turns() -> Forest:
 
 def test_prompts_of_later_turns_begin_with_the_earlier_ones():
     stack = dataclasses.replace(tiny.stack(), agents=("a",))
-    first, second = collate.collate(two_turns(), np.ones(12), stack, max_new_tokens=2, stems=True)
+    first, second = collate.collate(two_turns(), np.ones(12), stack, max_new_tokens=2, held_together=lambda b, g: 4)
     assert first.stems is None and second.stems.lengths_NS.tolist() == [[70, 70]]
     assert second.stems.tokens_NSQ[0, :, -70:].tolist() == FIRST
     assert second.prompt_lengths_NB.tolist() == [[3] * 4]
     assert second.prompts_NBP[0, :, -3:].tolist() == [[50 + n, 60 + n, 61] for n in range(4)]
-    _, whole = collate.collate(two_turns(), np.ones(12), stack, max_new_tokens=2)
-    assert whole.stems is None and whole.prompt_lengths_NB.tolist() == [[73] * 4]
+    for together in (None, lambda prompts, samples: samples // 2, lambda prompts, samples: prompts - 1):  # 1, 3 of 4
+        _, whole = collate.collate(two_turns(), np.ones(12), stack, max_new_tokens=2, held_together=together)
+        assert whole.stems is None and whole.prompt_lengths_NB.tolist() == [[73] * 4]
