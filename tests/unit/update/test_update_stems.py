@@ -42,15 +42,22 @@ def both(head: int = 0) -> tuple[Batch, Batch]:
     return apart, Batch(whole_NBP, whole_NB, *completions, whole_shared)
 
 
-def gradients(config: LossConfig, batch: Batch, shards: int = 1):
-    made = jax.jit(gradient.gradients, static_argnums=(0, 1))
-    return jax.device_get(made(tiny.stack(), config, tiny.params(), tiny.lora(), config.pack(batch, shards)))
+# Compiling is most of these tests' time.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def gradients(config: LossConfig, batch: Batch, shards: int = 1, mode: str = "adapters"):
+    copies = jax.tree.map(lambda x: np.stack([x, x]), tiny.params())
+    parameters = (tiny.params(), tiny.lora()) if mode == "adapters" else (None, copies)
+    inputs = *parameters, config.pack(batch, shards)
+    program = jax.jit(gradient.gradients, static_argnums=(0, 1)).lower(tiny.stack(mode=mode), config, *inputs)
+    return jax.device_get(program.compile(QUICK)(*inputs))
 
 
 @pytest.mark.parametrize(
     "size, head, kl_coef, shards",
-    [(4, 0, 0.0, 1), (8, 16, 0.5, 1), (2, 16, 0.0, 1), pytest.param(2, 0, 0.5, 2, marks=pytest.mark.slow),
-     pytest.param(1, 0, 0.0, 1, marks=pytest.mark.slow)],
+    [(4, 0, 0.0, 1), (8, 16, 0.5, 1), *(pytest.param(*case, marks=pytest.mark.slow)
+                                        for case in ((2, 16, 0.0, 1), (2, 0, 0.5, 2), (1, 0, 0.0, 1)))],
 )  # fmt: skip
 def test_gradients_are_those_of_whole_prompts(size, head, kl_coef, shards):
     """One stem to a group of prompts, several, and a part of one's prompts in each group."""
@@ -62,11 +69,10 @@ def test_gradients_are_those_of_whole_prompts(size, head, kl_coef, shards):
     assert_close(left_sums[:2], right_sums[:2], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_full_copies_learn_the_same():
-    copies = jax.tree.map(lambda x: np.stack([x, x]), tiny.params())
     config = LossConfig(PLAIN, prompts_per_microbatch=4)
-    made = jax.jit(gradient.gradients, static_argnums=(0, 1))
-    left, right = (made(tiny.stack(mode="full"), config, None, copies, config.pack(batch))[0] for batch in both())
+    left, right = (gradients(config, batch, mode="full")[0] for batch in both())
     assert_close(left, right, atol=2e-5 * max(np.abs(leaf).max() for leaf in jax.tree.leaves(right)))
 
 
