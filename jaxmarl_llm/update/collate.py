@@ -177,11 +177,11 @@ def _collate(
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
     filled = [agent_prompts + agent_prompts[:1] * (size - len(agent_prompts)) for agent_prompts in prompts]
-    as_lists = [[prompt.tolist() for prompt in agent_prompts] for agent_prompts in filled]
-    if stems_N is None or math.gcd(together, rows_per_stem(as_lists, stems_N)) == 1:
-        (prompts_NBP, lengths_NB, shared), stems = pad_team(filled, prompt_sizes, turns_of), None
-    else:
+    as_lists = stems_N and [[prompt.tolist() for prompt in agent_prompts] for agent_prompts in filled]
+    if stems_N and math.gcd(together, rows_per_stem(as_lists, stems_N)) > 1:
         prompts_NBP, lengths_NB, shared, stems = pad_with_stems(as_lists, stems_N, prompt_sizes, turns_of)
+    else:
+        (prompts_NBP, lengths_NB, shared), stems = pad_team(filled, prompt_sizes, turns_of), None
     shape_NRL = (len(turns_of), size * samples, max_new_tokens)
     tokens_NRL, logprobs_NRL = np.full(shape_NRL, pad_id, np.int32), np.zeros(shape_NRL, np.float32)
     by_token = np.ndim(advantages_R[0]) == 1

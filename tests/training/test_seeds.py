@@ -65,14 +65,14 @@ def arrays(folder, made):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(smoke_runs.saved_state(folder, made))]
 
 
-def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False):
-    """Answers and returns byte for byte; if not exactly, metrics without clocks within 1e-5, the state within 1e-4.
+def assert_same_runs(folder, singles, made, seeds=SEEDS, exact=False, of_state=1e-5):
+    """Answers and returns byte for byte; not exactly, metrics without clocks and the last state within 1e-5.
 
     Programs of more agents are other programs, which round otherwise, on some processors more than on others; AdamW
     enlarges that where a gradient is nearly 0. Another update would differ by about the learning rate, 3e-3.
     """
     compare = np.testing.assert_array_equal if exact else close
-    compare_states = np.testing.assert_array_equal if exact else functools.partial(close, atol=1e-4)
+    compare_states = np.testing.assert_array_equal if exact else functools.partial(close, atol=of_state)
     for seed in seeds:
         own, single = folder / f"seed{seed}", singles / f"seed{seed}"
         assert smoke_runs.files(own / "transcripts") == smoke_runs.files(single / "transcripts")
@@ -239,7 +239,8 @@ def test_variants(name, model, tmp_path, monkeypatch):
     for seed in seeds:
         alone(model, tmp_path / f"singles/seed{seed}", seed, **fields)
     places = tmp_path / "together", tmp_path / "singles"
-    assert_same_runs(*places, config(model, **fields), seeds, exact="drawn" in name)
+    of_state = 1e-4 if name == "overlapping" else 1e-5  # 1.2e-5 on a processor with AVX-512 and AMX
+    assert_same_runs(*places, config(model, **fields), seeds, exact="drawn" in name, of_state=of_state)
     done = [checkpoint.saved_steps(places[0] / f"seed{seed}/checkpoints")[-1] for seed in seeds]
     assert done == [3, 2 if "early" in name else 3]
 
