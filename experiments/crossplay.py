@@ -85,7 +85,6 @@ def play(
         agent: crossplay.teams(len(names), agents, agent) for agent in crossplay.exchanged_agents(agents)
     }
     lineups = list(dict.fromkeys(lineup for rows in lineups_of.values() for row in rows for lineup in row))
-    returns = {}
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(tasks.build_executor(config))
         task = tasks.build_task(config, executor, "test", experts.build_expert(config, workdirs[0]))
@@ -97,19 +96,14 @@ def play(
         for workdir in workdirs:
             inputs.warn(workdir, now)
         key, compiles = randomness.stream(config, "report"), compile_times.of_process()
+        evaluate = functools.partial(evaluations.evaluate, config, samples=samples, key=key, toolbox=toolbox)
+        returns = {}
         with console.ProgressDisplay(len(lineups), label="teams", compiles=compiles) as display:
             for number, lineup in enumerate(lineups, 1):
-                mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
-                trainables = [member.trainable for member in mixed.members]
-                evaluation = evaluations.evaluate(
-                    config, mixed, trainables, task, range(len(task.items)), samples, key, toolbox=toolbox
-                )
-                returns[lineup] = {
-                    mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES
-                }
-                origins = ", ".join(
-                    f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True)
-                )
+                run_of = dict(zip(agents, lineup, strict=True))
+                mixed = put_together(team, workdirs, which, run_of)
+                returns[lineup] = _returns(evaluate, mixed, task)
+                origins = ", ".join(f"{agent} of {names[run]}" for agent, run in run_of.items())
                 means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
                 tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
                 display.update(number, {})
@@ -124,6 +118,15 @@ def play(
         for mode in results.MODES
     }
     return Crossplay(names, agents, about, tables)
+
+
+def _returns(evaluate: Callable, team: "Team", task) -> dict:
+    """The return of every test problem by mode, sampled and greedy."""
+    from jaxmarl_llm.evaluation import results
+
+    trainables = [member.trainable for member in team.members]
+    evaluation = evaluate(team=team, trainables=trainables, task=task, items=range(len(task.items)))
+    return {mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES}
 
 
 def put_together(team: "Team", workdirs: Sequence, which: str, run_of: dict[str, int]) -> "Team":

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,10 @@ def joint_actions(
         turn.id: _agent_record(turn, prompts[turn.request], used[turn.id], with_tokens)
         for turn in forest.turns
     }
-    judged = {i for joint in forest.joints for i in joint.turns}
-    later = (turn for turn in forest.turns if turn.parent in judged and turn.id not in judged)
-    # Those of a partner are in the records of the answers that have read them.
-    remarks = [turn for turn in later if turn.agent == forest.turns[turn.parent].agent]
-    number = Counter(turn.parent for turn in remarks)
-    for turn in remarks:
-        if number[turn.parent] == 1:
-            records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
-
-    afterwards = _afterwards(forest, judged | {t.id for t in remarks if number[t.parent] == 1})
+    alone = _remarks_alone(forest)
+    for turn in alone:
+        records[turn.parent] = dataclasses.replace(records[turn.parent], remark=records[turn.id])
+    afterwards = _afterwards(forest, alone)
 
     def records_of(j: int) -> dict[str, AgentRecord]:
         by_agent = {forest.turns[t].agent: records[t] for t in forest.joints[j].turns}
@@ -82,8 +76,21 @@ def joint_actions(
     ]
 
 
-def _afterwards(forest: Forest, recorded: Collection[int]) -> dict[int | None, list[int]]:
-    """Remarks about an answer that no other answer has come of, by the joint answer; without those in ``recorded``."""
+def _remarks_alone(forest: Forest) -> list[Turn]:
+    """The remarks that stand in the record of the turn they are about: its agent wrote this one and no other.
+
+    Those of a partner are in the records of the answers that have read them.
+    """
+    judged = {i for joint in forest.joints for i in joint.turns}
+    later = (turn for turn in forest.turns if turn.parent in judged and turn.id not in judged)
+    own = [turn for turn in later if turn.agent == forest.turns[turn.parent].agent]
+    number = Counter(turn.parent for turn in own)
+    return [turn for turn in own if number[turn.parent] == 1]
+
+
+def _afterwards(forest: Forest, alone: Sequence[Turn]) -> dict[int | None, list[int]]:
+    """Remarks about an answer that no other answer has come of, by the joint answer; without those ``alone``."""
+    recorded = {i for joint in forest.joints for i in joint.turns} | {turn.id for turn in alone}
     read = {i for joint in forest.joints for i in joint.heard}
     remarks: dict[int | None, list[int]] = {}
     for turn in forest.turns:

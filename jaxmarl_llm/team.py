@@ -237,45 +237,80 @@ def build(
     groups: dict[str, list[str]] = {}
     for agent, name in agent_models.items():
         groups.setdefault(name, []).append(agent)
-    members, experts = [], experts or {}
+    experts = experts or {}
+    options = dict(
+        mode=mode,
+        rank=rank,
+        alpha=alpha,
+        targets=targets,
+        keep_reference=keep_reference,
+        param_dtype=param_dtype,
+        stop=stop,
+        sampling_dtype=sampling_dtype,
+        layout=layout,
+        attention=attention,
+    )
+    members = []
     for i, (name, agents) in enumerate(groups.items()):
         if name in experts:
-            tokenizer = ByteTokenizer()
-            stack = Stack(tuple(agents), None, tokenizer.eos_ids, REMOTE)
-            members.append(Member(stack, None, None, tokenizer, name, experts[name]))
+            members.append(_remote_member(name, tuple(agents), experts[name]))
             continue
         if name not in models:
             known = sorted({*models, *experts})
             raise UserError(f"agents {agents} use model {name!r}, which is not among {known}")
-        model = models[name]
-        if model.tokenizer is None:
-            raise UserError(f"model {name!r} has no tokenizer; agents {agents} need one")
-        stack_layout = layout.for_stack(len(agents), model.policy.config)
-        base, trainable, scale = model.params, None, 1.0
-        if mode == "adapters":
-            options = dict(params=base, agents=len(agents), rank=rank, targets=targets, dtype=param_dtype)
-            trainable = stack_layout.init(
-                functools.partial(adapters.init, **options), jax.random.fold_in(key, i)
-            )
-            scale = alpha / rank
-        elif mode == "full":
-            if kind := quantised.kind_of(base):
-                raise UserError(
-                    f"team.mode='full': model {name!r} is quantised ({kind}), and rounded weights cannot learn; "
-                    "allowed is team.mode='adapters'"
-                )
-            trainable = copies(base, len(agents), stack_layout, param_dtype)
-            base = base if keep_reference else None
-        eos_ids = tuple(model.tokenizer.eos_ids)
-        stops = model.tokenizer.stop_sequences(stop) if stop else ()
-        dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
-        unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
-        device = jax.devices()[0] if layout.mesh is None else layout.mesh.devices.flat[0]
-        policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
-        policy, sampler = attending(policy, dtype, attention, device, layout)
-        stack = Stack(tuple(agents), policy, eos_ids, mode, scale, stops, sampler, stack_layout)
-        kept = mode == "adapters" and quantised.kind_of(base)
-        stack = on_platform(stack, jax.default_backend(), bool(kept))
-        base = base if stack_layout.mesh is None else stack_layout.place(base)
-        members.append(Member(stack, base, trainable, model.tokenizer, name))
+        members.append(_member(name, models[name], tuple(agents), jax.random.fold_in(key, i), **options))
     return Team(tuple(members))
+
+
+def _remote_member(name: str, agents: tuple[str, ...], expert) -> Member:
+    """The agents that an expert speaks for."""
+    tokenizer = ByteTokenizer()
+    return Member(Stack(agents, None, tokenizer.eos_ids, REMOTE), None, None, tokenizer, name, expert)
+
+
+def _member(
+    name: str,
+    model: LoadedModel,
+    agents: tuple[str, ...],
+    key: jax.Array,
+    *,
+    mode: str,
+    rank: int,
+    alpha: float,
+    targets: tuple[str, ...],
+    keep_reference: bool,
+    param_dtype: str,
+    stop: tuple[str, ...],
+    sampling_dtype: str | None,
+    layout: Layout,
+    attention: str,
+) -> Member:
+    """The agents of one model, see `build`."""
+    if model.tokenizer is None:
+        raise UserError(f"model {name!r} has no tokenizer; agents {list(agents)} need one")
+    stack_layout = layout.for_stack(len(agents), model.policy.config)
+    base, trainable, scale = model.params, None, 1.0
+    if mode == "adapters":
+        options = dict(params=base, agents=len(agents), rank=rank, targets=targets, dtype=param_dtype)
+        trainable = stack_layout.init(functools.partial(adapters.init, **options), key)
+        scale = alpha / rank
+    elif mode == "full":
+        if kind := quantised.kind_of(base):
+            raise UserError(
+                f"team.mode='full': model {name!r} is quantised ({kind}), and rounded weights cannot learn; "
+                "allowed is team.mode='adapters'"
+            )
+        trainable = copies(base, len(agents), stack_layout, param_dtype)
+        base = base if keep_reference else None
+    stops = model.tokenizer.stop_sequences(stop) if stop else ()
+    dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
+    unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
+    device = jax.devices()[0] if layout.mesh is None else layout.mesh.devices.flat[0]
+    policy = stack_layout.policy(model.policy).clone(unused_ids=unused_ids)
+    policy, sampler = attending(policy, dtype, attention, device, layout)
+    eos_ids = tuple(model.tokenizer.eos_ids)
+    stack = Stack(agents, policy, eos_ids, mode, scale, stops, sampler, stack_layout)
+    kept = mode == "adapters" and quantised.kind_of(base)
+    stack = on_platform(stack, jax.default_backend(), bool(kept))
+    base = base if stack_layout.mesh is None else stack_layout.place(base)
+    return Member(stack, base, trainable, model.tokenizer, name)

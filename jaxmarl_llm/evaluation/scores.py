@@ -122,13 +122,16 @@ class Evaluation:
         """Flat numbers for logs and tables.
 
         On the 0..100 scale: every part, "return" with the ends "return_low" and "return_high" of its 95 %
-        interval, and `pass_scores` of 1 if the answers were tested. Besides: "verdict/<name>" counts, and per
-        agent "length/<agent>" (mean tokens) and "truncated/<agent>" (share, 0..1) of the last answers, and
-        "tokens/answer", what an answer took with everything before it, where that is known.
+        interval where there are several problems, and `pass_scores` of 1 if the answers were tested. Besides:
+        "verdict/<name>" counts, and per agent "length/<agent>" (mean tokens) and "truncated/<agent>" (share,
+        0..1) of the last answers, and "tokens/answer", what an answer took with everything before it, where
+        that is known.
         """
         scores = self.scores()
         numbers = {name: float(interval(values).mean) for name, values in scores.items()}
-        _, numbers["return_low"], numbers["return_high"] = map(float, interval(scores["return"]))
+        ends = interval(scores["return"])
+        if len(scores["return"]) > 1:  # one problem has no interval
+            numbers |= {"return_low": float(ends.low), "return_high": float(ends.high)}
         if self.tested:
             numbers |= {name: float(interval(values).mean) for name, values in self.pass_scores(1).items()}
         for agent in self.agents:

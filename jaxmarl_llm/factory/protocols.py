@@ -122,6 +122,12 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
             c.turns,
             workload.candidates(config) if samples is None else 1,
         )
+    return _in_turns(config, task, team, samples, _turn_options(config, task, samples, memory))
+
+
+def _turn_options(config, task, samples: int | None, memory) -> dict:
+    """What every protocol of a fixed number of turns takes besides: who goes on, who ends, what is kept."""
+    c = config.train
     if samples is not None:
         options = {"later_samples": 1, "ends": task.agree if config.eval.until_agreed else None}
     else:
@@ -138,6 +144,12 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
         options |= {"fan_out": c.system == "mlpo" and samples is None}
         if keeps_peers(config) and samples is None:
             options |= {"given": (peer_answers(config) if memory == () else memory).given}
+    return options
+
+
+def _in_turns(config, task, team: Team, samples: int | None, options: dict) -> Protocol:
+    """A protocol in which a fixed number of turns follow each other."""
+    c = config.train
     if c.protocol in WITH_FEEDBACK:
         return WITH_FEEDBACK[c.protocol](task.prompts, samples or c.group, c.turns, **options)
     feedback = task.feedback if c.turns > 1 else None

@@ -45,9 +45,9 @@ def entry(values: dict, step: int, prefix: str = "test") -> dict:
 
 
 def eval_line(title: str, entry: dict) -> str:
-    """One line for an evaluation; in brackets the 95 % interval over the problems."""
-    sampled = f"{entry['return']:.1f} [{entry['return_low']:.1f}, {entry['return_high']:.1f}] sampled"
-    return f"{title}: return {sampled}, {entry['return_greedy']:.1f} greedy"
+    """One line for an evaluation; in brackets the 95 % interval over the problems, if there are several."""
+    ends = f" [{entry['return_low']:.1f}, {entry['return_high']:.1f}]" if "return_low" in entry else ""
+    return f"{title}: return {entry['return']:.1f}{ends} sampled, {entry['return_greedy']:.1f} greedy"
 
 
 def read_json(path: pathlib.Path) -> dict:

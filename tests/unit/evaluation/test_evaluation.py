@@ -11,6 +11,7 @@ from jaxmarl_llm import evaluation, sampling
 from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.sampling import choice
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
@@ -69,6 +70,13 @@ def test_summary_by_hand():
     assert summary == pytest.approx(wanted)
     # Each item passed once in two tries, so any two answers hold a pass.
     np.testing.assert_array_equal(actual.pass_scores(2)["pass@2"], [100, 100])
+
+
+def test_one_problem_has_no_interval():
+    summary = Evaluation(((action(6, 0, "pass"),),), ("main",), CountingTask(()).normalise).summary()
+    assert not {"return_low", "return_high"} & set(summary)
+    line = summaries.eval_line("test", {**summary, "return_greedy": 25.0})
+    assert line == "test: return 50.0 sampled, 25.0 greedy"
 
 
 def test_results_are_split_by_grade_where_there_are_several():
