@@ -9,6 +9,10 @@ problem is shown what was found out for all other problems, never for itself. ``
 could be gained: it knows the rewrites of the problem and takes experience with a technique of a kind that one of them
 has.
 
+What fills the memory costs programs too, so a second table is one of equal costs: of each problem it takes the better
+of what filled the memory and what a way wrote, by what was measured in the search. ``none`` then is a team that writes
+as many programs and remembers nothing.
+
 All ways are judged by the same clock: a program is timed once (`timing.remember`), whoever writes it and in whichever
 seed, and measured again once. So ways differ by what is written and not by noise. Every step is kept in the work
 folder; the same command goes on.
@@ -88,15 +92,15 @@ def opened(config, executor, judge) -> Bench:
     return Bench(config, search.Searchers(team, trainables, executor, None), task)
 
 
-def filled(bench: Bench, folder: pathlib.Path, chains: int) -> Sequence[Item]:
-    """What the team finds out about all problems, which is kept in the folder of the seed."""
+def filled(bench: Bench, folder: pathlib.Path, chains: int) -> tuple[Sequence[Item], Sequence[ItemResult]]:
+    """What the team finds out about all problems, which is kept in the folder of the seed; and its best programs."""
     mining, kind = protocols.mining(bench.config), bench.config.task.kind
-    _, first = bench.played(folder / "fill", Recall(), mining, chains)
+    results, first = bench.played(folder / "fill", Recall(), mining, chains)
     store = ExperienceMemory(kind, bench.task.given, mining)
     store.add(first)
     with store.kept_in(folder, 1):
         store.save(0)
-    return store
+    return store, results
 
 
 def of_seed(
@@ -115,6 +119,17 @@ def of_seed(
         results, forest = bench.played(folder / way.replace(" ", "_"), recall)
         by_way[way] = results, fitting(forest, items)
     return by_way
+
+
+def at_equal_cost(
+    filling: Sequence[ItemResult], by_way: Mapping[str, tuple]
+) -> dict[str, tuple[list[ItemResult], list[float]]]:
+    """By way and problem the better one, as searched, of what filled the memory and what was written afterwards."""
+    first = {result.item: result for result in filling}
+    return {
+        way: ([max(first[r.item], r, key=lambda each: each.searched) for r in results], fits)
+        for way, (results, fits) in by_way.items()
+    }
 
 
 def fitting(forest: Forest, items: Sequence[Item]) -> list[float]:
@@ -192,20 +207,26 @@ def main(arguments=None) -> int:
     config.task.source, config.timing.max_pairs = args.source or config.task.source, args.pairs
     validate(config)
     by_way: dict[str, list[tuple]] = {way: [] for way in args.ways}
+    equal: dict[str, list[tuple]] = {way: [] for way in args.ways}
     with tasks.build_executor(config) as executor:
         judge = tasks.build_judge(config, executor)  # one clock for all seeds
-        for seed in args.seeds:
+        for number_of_seeds, seed in enumerate(args.seeds, 1):
             config.seed = seed
             bench = opened(config.copy_and_resolve_references(), executor, judge)
             folder = pathlib.Path(args.workdir) / f"seed{seed}"
-            given = args.memory and saved(args.memory, 0, Item, NAME)
-            rows = of_seed(bench, folder, args.ways, given or filled(bench, folder, args.chains))
+            given, filling = (args.memory and saved(args.memory, 0, Item, NAME)), None
+            if not given:
+                given, filling = filled(bench, folder, args.chains)
+            rows = of_seed(bench, folder, args.ways, given)
+            costly = at_equal_cost(filling, rows) if filling else {}
             for way, row in rows.items():
                 by_way[way].append(row)
-            print(
-                f"\n{len(bench.task.items)} problems, seeds {args.seeds[: 1 + list(args.seeds).index(seed)]}\n"
-            )
+                equal[way] += [costly[way]] if costly else []
+            print(f"\n{len(bench.task.items)} problems, seeds {args.seeds[:number_of_seeds]}\n")
             print(table(by_way, measure(config)), flush=True)
+            if costly:
+                print("\nThe better of what filled the memory and what was written afterwards\n")
+                print(table(equal, measure(config)), flush=True)
     return 0
 
 
