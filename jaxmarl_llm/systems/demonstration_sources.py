@@ -47,8 +47,8 @@ def _of_row(row: Mapping, messages: Sequence[dict[str, str]], name: str) -> Demo
     return Demonstration(row["agent"], tuple(messages), row["text"], float(row.get("weight", 1.0)), name)
 
 
-def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -> list[str]:
-    """All that is wrong with a row."""
+def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any] | None) -> list[str]:
+    """All that is wrong with a row; ``items`` are the problems that it may name, None: it must have messages."""
     errors, allowed = [], ", ".join(agents)
     if "agent" not in row:
         errors.append(f"no field 'agent': a demonstration needs a role, allowed are {allowed}")
@@ -59,12 +59,14 @@ def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any]) -
     weight = row.get("weight", 1.0)
     if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
         errors.append(f"weight={weight!r:.40}, allowed are numbers from 0")
-    if ("task_id" in row) == ("messages" in row):
+    if items is None and ("task_id" in row or "messages" not in row):
+        errors.append("rows of a problem need messages, and no task_id")
+    elif ("task_id" in row) == ("messages" in row):
         errors.append("needs either a task_id or messages")
     elif "messages" in row:
         if not _are_messages(row["messages"]):
             errors.append('messages must be a list of {"role": .., "content": ..} with one or more entries')
-    elif str(row["task_id"]) not in items:
+    elif str(row["task_id"]) not in (items or {}):
         errors.append(f"task_id={row['task_id']!r} is no problem of the training split")
     return errors
 
@@ -154,7 +156,7 @@ def _of_rows(rows: Sequence, agents: Sequence[str], name: str, where: str) -> li
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}, row {number}: got {row!r:.40}, expected {{agent, messages, text}}")
-        if complaints := _complaints(row, agents, {}):
+        if complaints := _complaints(row, agents, None):
             raise UserError(f"{where}, row {number}: {'; '.join(complaints)}")
     return [_of_row(row, row["messages"], name) for row in rows]
 
