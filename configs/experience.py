@@ -3,9 +3,9 @@
 Search:    python -m experiments.evaluate --config=configs/experience.py --out=runs/experience/evaluation.json
 Training:  python -m experiments.train --config=configs/experience.py:train
 Compare:   python -m benchmarks.experience --workdir=runs/experience
-Result:    scripted authors get 1.9 times as fast without examples, 2.2 with random ones, 2.7 with those that BM25
-           chooses and 5.3 with those that fit; that the default model gains anything is not shown: docs/experience.md
-Cost:      Compare about an hour on two busy cores; :train,smoke a minute and a half of one core
+Result:    scripted authors get 1.8 times as fast without examples, 2.3 with random ones, 2.9 with those that BM25
+           chooses and 5.6 with those that fit; that the default model gains anything is not shown: docs/experience.md
+Cost:      Compare 41 minutes on two busy cores; :train,smoke a minute and a half of one core
 Variants (after a colon, joined by commas):
   scripted   two scripted agents that draw from known rewrites and see techniques of a kind: signal without a model
   generation the starter problems, judged by tests in place of time
