@@ -1,7 +1,6 @@
 """benchmarks.experience: what filled a memory counts as a cost."""
 
 from benchmarks import experience
-
 from jaxmarl_llm.analysis.search.metrics import ItemResult
 from jaxmarl_llm.tasks.outcomes import Outcome
 
