@@ -210,7 +210,7 @@ def main(arguments=None) -> int:
     equal: dict[str, list[tuple]] = {way: [] for way in args.ways}
     with tasks.build_executor(config) as executor:
         judge = tasks.build_judge(config, executor)  # one clock for all seeds
-        for number_of_seeds, seed in enumerate(args.seeds, 1):
+        for seeds_done, seed in enumerate(args.seeds, 1):
             config.seed = seed
             bench = opened(config.copy_and_resolve_references(), executor, judge)
             folder = pathlib.Path(args.workdir) / f"seed{seed}"
@@ -218,13 +218,13 @@ def main(arguments=None) -> int:
             if not given:
                 given, filling = filled(bench, folder, args.chains)
             rows = of_seed(bench, folder, args.ways, given)
-            costly = at_equal_cost(filling, rows) if filling else {}
+            with_filling = at_equal_cost(filling, rows) if filling else {}
             for way, row in rows.items():
                 by_way[way].append(row)
-                equal[way] += [costly[way]] if costly else []
-            print(f"\n{len(bench.task.items)} problems, seeds {args.seeds[:number_of_seeds]}\n")
+                equal[way] += [with_filling[way]] if with_filling else []
+            print(f"\n{len(bench.task.items)} problems, seeds {args.seeds[:seeds_done]}\n")
             print(table(by_way, measure(config)), flush=True)
-            if costly:
+            if with_filling:
                 print("\nThe better of what filled the memory and what was written afterwards\n")
                 print(table(equal, measure(config)), flush=True)
     return 0

@@ -128,9 +128,10 @@ class Evaluation:
         that is known.
         """
         scores = self.scores()
-        numbers = {name: float(interval(values).mean) for name, values in scores.items()}
-        ends = interval(scores["return"])
+        intervals = {name: interval(values) for name, values in scores.items()}
+        numbers = {name: float(ends.mean) for name, ends in intervals.items()}
         if len(scores["return"]) > 1:  # one problem has no interval
+            ends = intervals["return"]
             numbers |= {"return_low": float(ends.low), "return_high": float(ends.high)}
         if self.tested:
             numbers |= {name: float(interval(values).mean) for name, values in self.pass_scores(1).items()}
