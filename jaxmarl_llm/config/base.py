@@ -89,6 +89,7 @@ def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 def _outside(config: ConfigDict) -> list[str]:
     """Fields whose value is none of their choices or not in their range."""
-    # A critic compares with what was to be expected, not with other samples.
-    least = {"train.group": 1} if critic.used(config) else {}
+    # A critic compares with what was to be expected, and demonstrations with nothing, not with other samples.
+    alone = critic.used(config) or config.train.system == systems.SFT
+    least = {"train.group": 1} if alone else {}
     return [s for path, each in FIELDS.items() for s in fields.outside(each, config, least.get(path))]

@@ -24,7 +24,8 @@ FIELDS = (
     choice("train.system", "magrpo", "What agents learn from, see docs/systems.md; or the dotted name of a "
            "function of your own, forest and credit settings -> credit.",
            {name: row.about for name, row in systems.SYSTEMS.items()}, dotted=True),
-    number("train.group", 4, "G: samples per agent and problem; at least 2, with a critic of form v 1.", low=2),
+    number("train.group", 4, "G: samples per agent and problem; at least 2, with a critic of form v, or "
+           "demonstrations, 1.", low=2),
     choice("train.joint_mode", "aligned", "Joint answers that are judged.",
            {"aligned": "G, of samples of the same number", "cross": "all G**N of them"}),
     number("train.partner_samples", 0,

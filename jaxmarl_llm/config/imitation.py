@@ -3,16 +3,26 @@
 import re
 
 from jaxmarl_llm.config import experience
-from jaxmarl_llm.config.fields import Read, number, value
+from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 from jaxmarl_llm.config.systems import SFT
 
-FILE = ".jsonl"
+FILE, ROLLOUT = ".jsonl", "rollout"
 
 
 def used(config: ConfigDict) -> bool:
     """Whether demonstrations are read, by the system or by a warm-up."""
     return config.train.system == SFT or config.warm_up.steps > 0
+
+
+def on_rollouts(config: ConfigDict) -> bool:
+    """Whether demonstrations are imitated under the prompts of a rollout."""
+    return used(config) and config.sft.prompts == ROLLOUT
+
+
+def draws_nothing(config: ConfigDict) -> bool:
+    """Whether the system learns from demonstrations alone, without a rollout."""
+    return config.train.system == SFT and config.sft.prompts != ROLLOUT
 
 
 FIELDS = (
@@ -22,7 +32,14 @@ FIELDS = (
           "of your own, item -> {agent: text, or a list of texts}, or a list of chains [{agent: text}, ..], or of "
           "rows as in such a file.",
           Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
-    number("sft.batch", 16, "Demonstrations of each agent in an iteration.", low=1),
+    choice("sft.prompts", "given",
+           "Prompts under which demonstrations are imitated.",
+           {"given": "the task's own, or those of the rows",
+            "rollout": "those that the agents read when the team answers train.prompts problems, also in later turns "
+                       "(DAgger)"},
+           read=Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
+    number("sft.batch", 16,
+           "Demonstrations of each agent in an iteration; of a warm-up with sft.prompts='rollout' problems.", low=1),
     # A stage before the training, in which all agents imitate the demonstrations of the section sft.
     number("warm_up.steps", 0, "Iterations of the warm-up; 0: none.", low=0),
     number("warm_up.lr", 5e-4, "Its learning rate of AdamW; the rest of the optimizer is that of train.", low=0),
@@ -47,14 +64,28 @@ def _demonstrations(config: ConfigDict) -> list[str]:
             f"sft.source={source!r}: allowed are reference, the path of a {FILE} file, or the dotted name "
             "of a function"
         )
+    if on_rollouts(config):
+        bad += _rollouts(config)
     if c.minibatches < 1 or c.prompts_per_microbatch < 1:
         return bad  # refused elsewhere
+    if c.system == SFT and config.sft.prompts == ROLLOUT:  # it has train.prompts
+        return bad
     size, parts = config.sft.batch, c.minibatches if c.system == SFT else 1
     if size % parts or (size // parts) % c.prompts_per_microbatch:
         bad.append(
             f"sft.batch={size}: train.minibatches={parts} times train.prompts_per_microbatch="
             f"{c.prompts_per_microbatch} must divide it"
         )
+    return bad
+
+
+def _rollouts(config: ConfigDict) -> list[str]:
+    """What does not go with the prompts of a rollout."""
+    bad, what = [], f"sft.prompts={config.sft.prompts!r}"
+    if config.sft.source.endswith(FILE):
+        bad.append(f"{what}: sft.source={config.sft.source!r} has prompts of its own, allowed is 'given'")
+    if config.tools.functions or config.tools.servers or config.tools.of_task:
+        bad.append(f"{what}: demonstrations are of answers, and agents have tools; allowed is 'given'")
     return bad
 
 

@@ -123,7 +123,9 @@ SYSTEMS = {
     ),
     "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
     "sft": System(
-        "demonstrations, see the section sft; nothing is drawn or judged", DEMONSTRATIONS, _SFT_DECIDES
+        "demonstrations, see the section sft; answers are drawn with sft.prompts='rollout' only",
+        DEMONSTRATIONS,
+        _SFT_DECIDES,
     ),
 }
 CRITICS = tuple(name for name, row in SYSTEMS.items() if row.learns_from == CRITIC)

@@ -156,7 +156,7 @@ def _agents(config: ConfigDict) -> list[str]:
 _NO_GROUPS = {
     systems.CRITIC: "learns from what its critics did not expect, also where all answers earn the same",
     systems.PAIRS: "keeps pairs of the answers of each iteration",
-    systems.DEMONSTRATIONS: "draws nothing",
+    systems.DEMONSTRATIONS: "learns from demonstrations, whatever an answer earns",
     systems.ROUTER: "has no agent that learns",
 }
 

@@ -1,6 +1,6 @@
 """What an iteration consists of, from its config alone; nodes that end early make it less."""
 
-from jaxmarl_llm.config import advice, agent_settings, critic, experience, gate, maporl, systems
+from jaxmarl_llm.config import advice, agent_settings, critic, experience, gate, imitation, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
@@ -49,7 +49,7 @@ def collecting(config) -> int:
 
 def draws(config, step: int) -> bool:
     """Whether the team answers problems in iteration ``step``, from 0."""
-    if config.train.system == systems.SFT:
+    if imitation.draws_nothing(config):
         return False
     name = config.train.system
     learns_from_earlier = name in systems.OFFLINE and name in systems.DIRECT
@@ -68,7 +68,7 @@ def updates_per_iteration(config) -> int:
 
 def learned(config) -> int:
     """Completions of each agent in one update."""
-    if config.train.system == systems.SFT:
+    if imitation.draws_nothing(config):
         return config.sft.batch // config.train.minibatches
     if config.train.system in systems.DIRECT:
         return 2 * config.preference.batch
@@ -133,7 +133,7 @@ def partner_completions(config) -> int:
 
 def joint_answers(config) -> int:
     """Joint answers that are judged in one iteration."""
-    if config.train.system == systems.SFT:
+    if imitation.draws_nothing(config):
         return 0
     by_turn = zip(nodes(config), samples(config), strict=True)
     return sum(n * answers_per_node(config, drawn) for n, drawn in by_turn)
@@ -170,7 +170,7 @@ def counterfactual_completions(config) -> int:
 def completions(config) -> int:
     """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
     c = config.train
-    if c.system == systems.SFT:
+    if imitation.draws_nothing(config):
         return 0
     if c.protocol == "tree":
         return sum(c.prompts * c.group ** (n + 1) for n in range(len(config.team.agents)))

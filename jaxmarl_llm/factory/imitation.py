@@ -1,7 +1,7 @@
 """From a config to the demonstrations that its agents imitate."""
 
 from jaxmarl_llm.config import distil, planner
-from jaxmarl_llm.config.imitation import FILE
+from jaxmarl_llm.config.imitation import FILE, on_rollouts
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import fusion, protocols
 from jaxmarl_llm.protocols import worked
@@ -32,6 +32,8 @@ def load(config, task, team: Team) -> list[Encoded]:
     else:
         answers = dotted.resolve(source, "sft.source")
         rows = demonstration_sources.of_items(task, answers, source, _reading(config, team), _worked(config))
+    if on_rollouts(config):
+        _check_task_prompts(rows, task)
     for agent in dict.fromkeys(row.agent for row in rows):
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
@@ -47,6 +49,17 @@ def load(config, task, team: Team) -> list[Encoded]:
         truncate=config.sampling.long_prompts == "truncate",
     )
     return fusion.with_teachers(config, encoded, tokenizers) if distil.used(config) else encoded
+
+
+def _check_task_prompts(rows: list[Demonstration], task) -> None:
+    """UserError for a demonstration with another prompt than the task's own: that of the rollout would replace it."""
+    prompts = {str(item.task_id): task.prompts(item) for item in task.items}
+    for row in rows:
+        if list(row.messages) != list(prompts[row.name][row.agent]):
+            raise UserError(
+                f"sft.prompts='rollout': the demonstration of {row.agent!r} for problem {row.name!r} has a prompt "
+                "of its own; return {agent: text}, or give sft.prompts='given'"
+            )
 
 
 def _reading(config, team: Team) -> demonstration_sources.Reading | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import critic, experience, router, workload
+from jaxmarl_llm.config import critic, experience, imitation, router, workload
 from jaxmarl_llm.config import maporl as maporl_fields
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS, SFT
 from jaxmarl_llm.factory import protocols, randomness, sweet, training
@@ -87,6 +87,8 @@ def build(
         return lessonl.LessonLWithMemory(protocols.memory(config, task), credit_config(config))
     if protocols.keeps_peers(config):
         return mlpo.KeptPeers(protocols.peer_answers(config), credit_config(config))
+    if name == SFT and imitation.on_rollouts(config):
+        return sft.OnRollouts(demonstrations)
     if name == SFT:
         seed = (config.seed, randomness.STREAMS.index("demonstrations"))
         multiple = config.train.minibatches * config.train.prompts_per_microbatch

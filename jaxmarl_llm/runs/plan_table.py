@@ -5,9 +5,8 @@ import math
 
 import jax
 
-from jaxmarl_llm.config import agent_settings, engine, workload
+from jaxmarl_llm.config import agent_settings, engine, imitation, workload
 from jaxmarl_llm.config.options import is_dotted
-from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import evaluations
 from jaxmarl_llm.sharding import ONE_DEVICE
 from jaxmarl_llm.update import token_scores
@@ -125,7 +124,7 @@ def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[
     return [
         *_answers(config, len(team.agents)),
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
-        if c.system != SFT
+        if not imitation.draws_nothing(config)
         else ("iterations", str(c.steps)),
         *_devices(config),
         *_servers(config),
@@ -147,7 +146,7 @@ def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[
 def _answers(config, agents: int) -> list[tuple[str, str]]:
     """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
     c, nodes = config.train, workload.nodes(config)
-    if c.system == SFT:
+    if imitation.draws_nothing(config):
         read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
         return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
     if is_dotted(c.protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from ml_collections import ConfigDict
 
 from jaxmarl_llm import resume_checks
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import base_config, imitation, validate
 from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed, files
@@ -29,6 +29,8 @@ def stage(config) -> ConfigDict:
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
     made.train.protocol = config.warm_up.protocol or config.train.protocol
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
+    if imitation.on_rollouts(config):
+        made.train.group = 1  # in the same turn another answer has the same prompt
     # What only the main run reads.
     for section in ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "experience"):
         made[section] = base[section]

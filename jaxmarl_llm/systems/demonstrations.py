@@ -40,7 +40,7 @@ class Encoded:
     """A demonstration as token ids: prompt (P',) and completion (L',), the end-of-text token counted.
 
     ``teacher``: ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens in place of each token of the
-    completion (`fusion`); None: the text alone.
+    completion (`fusion`); None: the text alone. ``name`` is the demonstration's.
     """
 
     agent: str
@@ -49,6 +49,7 @@ class Encoded:
     text: str
     weight: float
     teacher: tuple[np.ndarray, np.ndarray] | None = None
+    name: str = ""
 
 
 def fitting(
@@ -102,7 +103,8 @@ def encode(
         for text in stop:
             if text in row.text:
                 raise UserError(f"{where} holds {text!r}, where sampling.stop ends an answer")
-        encoded.append(Encoded(row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight))
+        content = row.agent, prompt[-max_prompt_tokens:], completion, row.text, row.weight
+        encoded.append(Encoded(*content, name=row.name))
     return encoded
 
 

@@ -10,6 +10,9 @@ Prompts x, which may contain texts of others, and other agents' demonstrations h
 It is the policy gradient with the advantage w, summed over tokens and divided by tokens, without an
 importance ratio: these texts were not sampled. Temperature and truncation of the sampler are not applied.
 
+The prompts are those of the demonstrations (`Sft`), or those that the team comes to by itself (`OnRollouts`, DAgger,
+arXiv 1011.0686), such as after its own wrong answer.
+
 Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv 2401.10491).
 Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss (`LossConfig.teacher_weight`).
 """
@@ -20,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import ANSWER, Forest, Turn
 from jaxmarl_llm.systems.demonstrations import Encoded, forest_of
 from jaxmarl_llm.systems.types import Credit
 
@@ -116,3 +119,54 @@ class Sft:
         """Count the update; there is no model beside the agents."""
         self.models.done += 1
         return {}
+
+
+class OnRollouts:
+    """Supervised fine-tuning under the prompts of a rollout; see `types.System`.
+
+    In place of each answer its agent imitates a demonstration of its own for the problem: sample g number g, beginning
+    again after the last. Nothing is learned where the agent has none for the problem, nor in place of a remark, a call,
+    or a text that goes on from an earlier one.
+
+    Args:
+      rows: demonstrations, named as the problems that they are of.
+    """
+
+    models = None
+
+    def __init__(self, rows: Sequence[Encoded]):
+        self._rows: dict[tuple[str, str], list[Encoded]] = {}
+        for row in rows:
+            self._rows.setdefault((row.name, row.agent), []).append(row)
+
+    def assign(self, forest: Forest | None) -> Credit:
+        """Return the forest with demonstrations as completions, their weights as advantages."""
+        assert forest is not None
+        rows = [self._row(forest, turn) for turn in forest.turns]
+        turns = tuple(_imitated(turn, row) for turn, row in zip(forest.turns, rows, strict=True))
+        imitated = [row for row in rows if row is not None]
+        weights_R = np.array([row.weight if row else 0.0 for row in rows], np.float32)
+        numbers = {
+            "sft/demonstrations": float(len(imitated)),
+            "sft/tokens": float(sum(len(row.completion) for row in imitated)),
+        }
+        returns_R = np.full(len(rows), np.nan, np.float32)
+        groups_R = np.arange(len(rows), dtype=np.int32)
+        taught = dataclasses.replace(forest, turns=turns)
+        return DemonstrationCredit(taught, weights_R, returns_R, groups_R, extra_metrics=numbers)
+
+    def _row(self, forest: Forest, turn: Turn) -> Encoded | None:
+        """What is imitated in place of a turn, None for nothing."""
+        own = self._rows.get((str(forest.items[turn.item].task_id), turn.agent), [])
+        return own[turn.sample % len(own)] if own and turn.kind == ANSWER and not turn.prefix else None
+
+    def learn(self, credit: Credit) -> dict[str, float]:
+        """Do nothing: there are no models."""
+        return {}
+
+
+def _imitated(turn: Turn, row: Encoded | None) -> Turn:
+    """A turn with a demonstration as its completion, without any tokens if there is none."""
+    tokens, text = (row.completion, row.text) if row else (np.zeros(0, np.int32), "")
+    logprobs = np.zeros(len(tokens), np.float32)
+    return dataclasses.replace(turn, completion=tokens, logprobs=logprobs, text=text, finished=True)

@@ -1,6 +1,7 @@
 """Supervised fine-tuning: its gradient is that of cross-entropy, by an independent computation, and only on
 an agent's own tokens; its order follows from the seed; a run goes on as if it had not been stopped."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import chex
@@ -14,13 +15,16 @@ from game_runs import game_config
 
 from configs import coding
 from experiments import train
-from jaxmarl_llm import adapters, losses
+from jaxmarl_llm import adapters, losses, metrics
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import imitation
+from jaxmarl_llm.forest import REMARK
+from jaxmarl_llm.runs import budgets
 from jaxmarl_llm.runs.learner import Learner
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.systems import sft
 from jaxmarl_llm.systems.demonstrations import Encoded
+from jaxmarl_llm.testing import small_forest
 from jaxmarl_llm.update import LossConfig, batches, collate, init_state, make_optimizer, train_step
 
 pytestmark = pytest.mark.usefixtures("programs_shared")
@@ -117,6 +121,54 @@ def test_an_agent_without_demonstrations_and_one_of_weight_0_do_not_move():
         assert sum(float(change[0].sum()) for change in jax.tree.leaves(moved)) > 0
         assert metrics["grad_norm"][1] == 0 and metrics["grad_norm"][0] > 0
         assert not {"ratio_mean", "approx_kl", "clip_fraction"} & set(metrics)
+
+
+def test_answers_of_a_rollout_are_replaced_by_demonstrations():
+    """An agent imitates its own ones for the problem, under the prompts that it read; elsewhere nothing."""
+    forest = small_forest(tiny.AGENTS)  # two problems, two agents, two samples
+    own = {("a", "item 0"): ([41, 3], [42, 43, 3]), ("b", "item 1"): ([51, 3],)}
+    rows = [Encoded(agent, np.array([1]), np.array(text), "", 0.5, name=name)
+            for (agent, name), texts in own.items() for text in texts]  # fmt: skip
+    turns = (*forest.turns[:-1], dataclasses.replace(forest.turns[-1], kind=REMARK))
+    credit = sft.OnRollouts(rows).assign(dataclasses.replace(forest, turns=turns))
+    got = [(turn.agent, turn.item, turn.completion.tolist()) for turn in credit.forest.turns]
+    assert got == [("a", 0, [41, 3]), ("a", 0, [42, 43, 3]), ("b", 0, []), ("b", 0, []),
+                   ("a", 1, []), ("a", 1, []), ("b", 1, [51, 3]), ("b", 1, [])]  # fmt: skip
+    assert credit.advantages.tolist() == [0.5, 0.5, 0, 0, 0, 0, 0.5, 0]
+    for turn, before in zip(credit.forest.turns, forest.turns, strict=True):
+        assert turn.prompt.tolist() == before.prompt.tolist() and len(turn.logprobs) == len(turn.completion)
+    assert credit.metrics() == {"sft/demonstrations": 3, "sft/tokens": 7}
+
+
+def test_the_gradient_on_a_rollout_is_that_of_cross_entropy():
+    forest, lora = small_forest(tiny.AGENTS), tiny.lora()
+    texts = {("a", "item 0"): [20, 21, 3], ("a", "item 1"): [22, 3], ("b", "item 0"): [30, 3]}
+    rows = [Encoded(agent, np.array([1]), np.array(text), "", 1.0, name=name)
+            for (agent, name), text in texts.items()]  # fmt: skip
+    credit = sft.OnRollouts(rows).assign(forest)
+    (batch,) = collate.collate(credit.forest, credit.advantages, tiny.stack(), 6)
+    gradient, (loss, *_) = tiny.gradients(tiny.stack(), LOSS, tiny.params(), lora, batch)
+    read = [(turn.agent, turn.prompt.tolist(), texts.get((turn.agent, f"item {turn.item}")), 1.0)
+            for turn in forest.turns]  # fmt: skip
+    for n, agent in enumerate(tiny.AGENTS):
+        expected = jax.grad(cross_entropy)(lora, n, agent, [row for row in read if row[2]])
+        for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one[n], two[n], rtol=1e-3, atol=1e-5)
+            assert np.abs(two[n]).max() > 1e-4
+    assert loss.count.tolist() == [10, 4]
+
+
+@pytest.mark.parametrize("prompts", ["given", "rollout"])
+def test_second_answers_are_learned_on_rollouts(tmp_path, prompts):
+    """Demonstrations of first answers alone leave a team that answers twice below one that imitates in both turns."""
+    fields = {"sft.prompts": prompts, "train.turns": 2, "train.prompts": 6, "train.group": 1}
+    summary = train.train(game_config(**fields), tmp_path)
+    spent = budgets.Spending(game_config(**fields), (), metrics.read_metrics(tmp_path)).totals
+    assert summary["after"]["return_turn1"] > 95
+    if prompts == "given":
+        assert summary["after"]["return_turn2"] < 80 and spent[budgets.ANSWERS] == 0
+    else:
+        assert summary["after"]["return_turn2"] > 95 and spent[budgets.ANSWERS] == 30 * 2 * 6
 
 
 def test_the_loss_falls():
@@ -242,6 +294,17 @@ def test_reference_answers_that_are_too_long_are_left_out(capsys):
     assert "1 of 2 reference answers are longer than sampling.max_new_tokens=64" in capsys.readouterr().out
     del texts[0]
     with pytest.raises(ValueError, match="sampling.max_new_tokens=64: every one of the 1 reference answers"):
+        imitation.load(config, task, team)
+
+
+def test_rows_with_prompts_of_their_own_are_refused_on_rollouts(monkeypatch):
+    rows = [{"agent": "a", "messages": [{"role": "user", "content": "again?"}], "text": "x"}]
+    monkeypatch.setattr(imitation.dotted, "resolve", lambda *_: lambda item: rows)
+    task = SimpleNamespace(items=(SimpleNamespace(task_id="one"),), agents=("a",), prompts=lambda _: {"a": []})
+    team = type("Team", (dict,), {"agents": ("a",)})(a=SimpleNamespace(remote=False))
+    config = coding.get_config()
+    config.update_from_flattened_dict({"train.system": "sft", "sft.source": "my:f", "sft.prompts": "rollout"})
+    with pytest.raises(ValueError, match="the demonstration of 'a' for problem 'one' has a prompt of its own"):
         imitation.load(config, task, team)
 
 

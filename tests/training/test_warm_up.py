@@ -10,6 +10,7 @@ from game_runs import config_of
 from configs import reasoning
 from experiments import train
 from jaxmarl_llm import checkpoint
+from jaxmarl_llm.config import workload
 from jaxmarl_llm.runs import final_table, warm_up
 from jaxmarl_llm.runs.learner import Learner
 
@@ -29,6 +30,12 @@ def test_the_stage_differs_in_its_training_only():
     assert (stage.train.clip, stage.train.minibatches, stage.warm_up.steps) == (0.0, 1, 0)
     for section in ("task", "sampling", "team", "sft", "model", "seed"):
         assert stage[section] == config[section]
+
+
+def test_a_stage_on_rollouts_draws_one_answer_to_a_prompt():
+    stage = warm_up.stage(config_of(**(WARM | {"sft.prompts": "rollout", "train.turns": 2})))
+    assert (stage.train.prompts, stage.train.group, workload.nodes(stage)) == (6, 1, [6, 6])
+    assert workload.draws(stage, 0) and workload.completions(stage) == 24
 
 
 def test_settings_of_a_system_are_not_those_of_the_stage():

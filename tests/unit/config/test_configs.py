@@ -237,6 +237,7 @@ READ_WITH = {
     **{f"experience.{name}": EXPERIENCE for name in base_config().experience},
     **{f"timing.{name}": TIMED for name in base_config().timing},
     **{f"distil.{name}": DISTILLED for name in base_config().distil},
+    "sft.prompts": {"train.system": "sft"},
 }  # fmt: skip
 
 
@@ -529,6 +530,7 @@ UNREAD = {
     "distil.weight": (0.1, DISTILLED), "distil.fuse": ("avg_ce", DISTILLED), "distil.cost": ("token", DISTILLED),
     "distil.align": ("edits", DISTILLED),
     "sft.source": ("rows.jsonl", {"train.system": "sft"}),
+    "sft.prompts": ("rollout", {"train.system": "sft"}),
     "critic.form": ("q", {"train.system": "maac"}),
     "critic.shared": (True, {"train.system": "iac"}),
     "preference.selection": ("random", {"train.system": "marlhf"}),
@@ -786,6 +788,10 @@ def test_fields_that_contradict_each_other():
     ({"train.system": "dr_mas", "train.baseline": "leave_one_out"}, "train.system='dr_mas' divides that out"),
     ({"train.system": "dr_mas", "train.baseline": "none"}, "train.system='dr_mas': needs a baseline"),
     ({"train.system": "at_grpo", "train.local_weight": 1.0, "task.kind": "tldr"}, "no agent earns by itself"),
+    ({"train.system": "sft", "sft.prompts": "rollout", "sft.source": "rows.jsonl"},
+     "sft.prompts='rollout': sft.source='rows.jsonl' has prompts of its own, allowed is 'given'"),
+    ({"train.system": "sft", "sft.prompts": "rollout", "team.agents": ("main",), "tools.functions": ("my.add",)},
+     "sft.prompts='rollout': demonstrations are of answers, and agents have tools; allowed is 'given'"),
     ({"train.system": "sft", "train.budget_tokens": 9}, "train.budget_tokens=9: train.system='sft' allows 0"),
     ({"train.system": "sft", "train.turns": 2, "train.hand_on": "best"}, "train.hand_on='best': train."),
     ({"train.comlrl_compat": True, "task.cooperation": "paper", "train.clip": 0.2}, "train.clip=0.2: train"),

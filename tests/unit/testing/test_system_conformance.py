@@ -16,6 +16,7 @@ from jaxmarl_llm.factory import protocols, systems
 from jaxmarl_llm.protocols import Tree
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.demonstrations import Encoded
+from jaxmarl_llm.systems.sft import OnRollouts
 from jaxmarl_llm.systems.types import Credit, FromForest
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.testing import check_system, small_forest
@@ -65,6 +66,12 @@ def test_every_system_keeps_the_contract(name):
         forest = None
     relative = SYSTEMS[name].learns_from in (GROUP, PAIRS) and name not in ("mareinforce", "malt", "mutual")
     check_system(build(name, agents, team), forest, group_relative=relative, **whole)
+
+
+def test_demonstrations_on_a_rollout():
+    rows = [Encoded(turn.agent, turn.prompt, turn.completion, "", 1.0, name=FOREST.items[turn.item].task_id)
+            for turn in FOREST.turns]  # fmt: skip
+    check_system(OnRollouts(rows), FOREST, team=tiny_learners.team())
 
 
 def test_a_tree():
