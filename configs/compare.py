@@ -74,6 +74,11 @@ WARM = {
     "train.lr": _WARM_UP.warm_up.lr, "train.decay": _WARM_UP.train.decay,
 }  # fmt: skip
 
+# After it: what to write in a second turn, after the team's own first answers.
+LATER = {
+    **WARM, **TURNS, "train.group": 1, "train.prompts": _WARM_UP.sft.batch, "sft.prompts": "rollout",
+    "train.steps": 40, "train.lr": _WARM_UP.warm_up.lr / 2,
+}  # fmt: skip
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
 # Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
 TWO = {"team.agents": ("first", "second")}
@@ -113,18 +118,18 @@ TRAINED = {
         "centralised": ({**ONE_REPLY, "train.system": "centralised"}, ("", "warm_centralised")),
     },
     "turns": {
-        "one_turn": (ALIGNED, ("warm_team",)),
-        "one_turn_cross": ({}, ("warm_team",)),
-        "two_turns_tree": (TURNS, ("warm_team",)),
-        "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ("warm_team",)),
+        "one_turn": (ALIGNED, ("warm_both_turns",)),
+        "one_turn_cross": ({}, ("warm_both_turns",)),
+        "two_turns_tree": (TURNS, ("warm_both_turns",)),
+        "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ("warm_both_turns",)),
     },
     "guidance": {
-        "no_feedback": (PLAIN, ("warm_team",)),
-        "own_tests": (OWN_TESTS, ("warm_team",)),
-        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ("warm_team",)),
-        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ("warm_team",)),
-        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ("warm_team",)),
-        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ("warm_team",)),
+        "no_feedback": (PLAIN, ("warm_both_turns",)),
+        "own_tests": (OWN_TESTS, ("warm_both_turns",)),
+        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ("warm_both_turns",)),
+        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ("warm_both_turns",)),
+        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ("warm_both_turns",)),
+        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ("warm_both_turns",)),
     },
     "writing": {
         "magrpo_cross": ({}, ("",)),
@@ -166,22 +171,31 @@ WARM_UPS = {
     "sums": {"warm_solo": FORM},
     "words": {"warm_solo": FORM},
 }
-# What the warmed up team of one turn does with a second one, before it learns from rewards.
+# Warm-ups that begin from warm_team.
+SECOND_WARM_UPS = {"turns": {"warm_both_turns": LATER}, "guidance": {"warm_both_turns": LATER}}
+# What the agents of a warm-up do in another way, before they learn more; and that warm-up.
 WARMED_UP = {
-    "turns": {"warm_two_turns": TURNS},
+    "turns": {"warm_two_turns": (TURNS, "warm_team"), "warm_one_turn": (ALIGNED, "warm_both_turns")},
     "guidance": {
-        "warm_no_feedback": PLAIN,
-        "warm_own_tests": OWN_TESTS,
-        "warm_expert_1": {**EXPERT, "expert.model": "skill-1"},
+        "warm_two_turns": (TURNS, "warm_team"),
+        "warm_no_feedback": (PLAIN, "warm_both_turns"),
+        "warm_expert_1": ({**EXPERT, "expert.model": "skill-1"}, "warm_both_turns"),
     },
 }
+
+
+def is_warm_up(task: str, name: str) -> bool:
+    """Whether a member learns from demonstrations, as a start of others."""
+    return name in WARM_UPS.get(task, {}) or name in SECOND_WARM_UPS.get(task, {})
 
 
 def _members(task: str) -> dict[str, Method]:
     """All members of a task, in the order in which they are run and shown."""
     members = {name: Method(fields) for name, fields in UNTRAINED[task].items()}
     members |= {name: Method(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
-    members |= {name: Method(fields, begins="warm_team") for name, fields in WARMED_UP.get(task, {}).items()}
+    second, seen = SECOND_WARM_UPS.get(task, {}), WARMED_UP.get(task, {})
+    members |= {name: Method(fields, trained=True, begins="warm_team") for name, fields in second.items()}
+    members |= {name: Method(fields, begins=warm) for name, (fields, warm) in seen.items()}
     members |= {
         name: Method(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
     }
@@ -196,20 +210,34 @@ def _members(task: str) -> dict[str, Method]:
 
 
 def starts(task: str) -> dict[str, str]:
-    """Of every trained member of a task the one that it begins from: its warm-up, or the same roles untrained."""
-    untrained = {_roles(fields): name for name, fields in reversed(UNTRAINED[task].items())}
-    return {
-        name: member.begins or untrained[_roles(member.fields)]
-        for name, member in MEMBERS[task].items()
-        if member.trained and (member.begins or _roles(member.fields) in untrained)
+    """Of every trained member of a task the one that it is compared with.
+
+    That is the member with the same agents, roles and feedback that learned nothing since; else what it begins from.
+    """
+    members = MEMBERS[task]
+    seen = {
+        (member.begins, _roles(member.fields)): name
+        for name, member in reversed(members.items())
+        if not member.trained
     }
+    keys = {
+        name: (member.begins, _roles(member.fields)) for name, member in members.items() if member.trained
+    }
+    found = {name: seen.get(key, key[0]) for name, key in keys.items()}
+    return {name: start for name, start in found.items() if start}
 
 
 def _roles(fields: dict) -> tuple:
-    """What decides who writes what, and who reads whom."""
-    return tuple(
-        fields.get(name) for name in ("team.agents", "task.centralised", "train.protocol", "train.turns")
+    """What decides who writes what, and who reads what."""
+    names = (
+        "team.agents",
+        "task.centralised",
+        "train.protocol",
+        "train.turns",
+        "task.feedback",
+        "expert.model",
     )
+    return tuple(fields.get(name) for name in names)
 
 
 def _begin_map(warm: str, fields: dict) -> tuple[str, ...]:
@@ -247,7 +275,7 @@ def get_config(arg=None):
     config.eval.problems = 1  # no state is chosen
     if options.task in TEST:
         config.task.test_source, config.eval.samples = TEST[options.task]
-    if member.trained and options.member not in WARM_UPS.get(options.task, {}):
+    if member.trained and not is_warm_up(options.task, options.member):
         config.train.steps = 10_000  # the budgets end it
         config.train.budget_tokens = BUDGET[options.task]["tokens"]
         config.train.budget_answers = BUDGET[options.task]["answers"]

@@ -22,7 +22,7 @@ EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[ta
 def test_every_member_is_a_config(task, name):
     config = compare.get_config(f"task={task},member={name}")
     validate(config)
-    warm_up = name in compare.WARM_UPS.get(task, {})
+    warm_up = compare.is_warm_up(task, name)
     ends = not warm_up and name not in compare.ENDS_ITSELF
     budgets = compare.BUDGET[task] if compare.MEMBERS[task][name].trained and ends else {}
     assert config.train.budget_tokens == budgets.get("tokens", 0)
@@ -33,9 +33,9 @@ def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():
         configs = {name: compare.get_config(f"task={task},member={name}") for name in members}
-        for path in ("train.prompts", "task.source", "task.test_split"):
-            assert len({field(config, path) for config in configs.values()}) == 1
-        from_rewards = {n: c for n, c in configs.items() if n not in compare.WARM_UPS.get(task, {})}
+        from_rewards = {n: c for n, c in configs.items() if not compare.is_warm_up(task, n)}
+        for path, same in (("train.prompts", from_rewards), ("task.source", configs), ("task.test_split", configs)):
+            assert len({field(config, path) for config in same.values()}) == 1
         assert {config.train.decay for config in from_rewards.values()} == {"constant"}
         for begun in (True, False):  # methods that begin alike
             alike = [name for name in from_rewards if members[name].trained]
@@ -261,11 +261,15 @@ def test_methods_are_set_beside_what_they_began_from():
     assert starts["grpo"] == "untrained_single" and starts["pipeline"] == "untrained_pipeline"
     assert starts["magrpo_partners"] == "untrained_team" and starts["centralised"] == "untrained_centralised"
     assert starts["grpo_after_warm_up"] == "warm_single" and starts["warm_team"] == "untrained_team"
+    turns = compare.starts("turns")  # of one turn beside one turn, though it has learned in two
+    assert (turns["one_turn"], turns["two_turns_best"]) == ("warm_one_turn", "warm_both_turns")
+    assert turns["warm_both_turns"] == "warm_two_turns" and turns["warm_team"] == "untrained_one_turn"
+    assert compare.starts("guidance")["expert_1"] == "warm_expert_1"
     for task, members in compare.MEMBERS.items():
         made = compare.starts(task)
         assert {name for name, member in members.items() if member.begins and member.trained} <= made.keys()
         assert not any(
-            members[start].trained and start not in compare.WARM_UPS[task] for start in made.values()
+            members[start].trained and not compare.is_warm_up(task, start) for start in made.values()
         )
 
 
