@@ -77,7 +77,7 @@ WARM = {
 # After it: what to write in a second turn, after the team's own first answers.
 LATER = {
     **WARM, **TURNS, "train.group": 1, "train.prompts": _WARM_UP.sft.batch, "sft.prompts": "rollout",
-    "train.steps": 40, "train.lr": _WARM_UP.warm_up.lr / 2,
+    "train.steps": 20, "train.lr": _WARM_UP.warm_up.lr / 2,
 }  # fmt: skip
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
 # Systems for questions: in all of them one agent's answer, or the majority's, is the team's.

@@ -95,18 +95,10 @@ def play(
         now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team, toolbox))
         for workdir in workdirs:
             inputs.warn(workdir, now)
-        key, compiles = randomness.stream(config, "report"), compile_times.of_process()
+        key = randomness.stream(config, "report")
         evaluate = functools.partial(evaluations.evaluate, config, samples=samples, key=key, toolbox=toolbox)
-        returns = {}
-        with console.ProgressDisplay(len(lineups), label="teams", compiles=compiles) as display:
-            for number, lineup in enumerate(lineups, 1):
-                run_of = dict(zip(agents, lineup, strict=True))
-                mixed = put_together(team, workdirs, which, run_of)
-                returns[lineup] = _returns(evaluate, mixed, task)
-                origins = ", ".join(f"{agent} of {names[run]}" for agent, run in run_of.items())
-                means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
-                tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
-                display.update(number, {})
+        of_lineup = functools.partial(_returns, evaluate, team, task, workdirs, which, agents)
+        returns = _of_all(lineups, of_lineup, names, agents, tell)
         about = {"workdirs": [str(workdir) for workdir in workdirs], "checkpoint": which, "steps": steps}
         about |= {"seed": config.seed, "problems": len(task.items), "samples": samples}
         about |= {"executor": tasks.isolation(executor)}
@@ -120,12 +112,40 @@ def play(
     return Crossplay(names, agents, about, tables)
 
 
-def _returns(evaluate: Callable, team: "Team", task) -> dict:
-    """The return of every test problem by mode, sampled and greedy."""
+def _of_all(
+    lineups: Sequence[tuple[int, ...]],
+    returns_of: Callable,
+    names: Sequence[str],
+    agents: Sequence[str],
+    tell: Callable,
+) -> dict[tuple[int, ...], dict]:
+    """The returns of every lineup, with a line for each."""
+    returns, compiles = {}, compile_times.of_process()
+    with console.ProgressDisplay(len(lineups), label="teams", compiles=compiles) as display:
+        for number, lineup in enumerate(lineups, 1):
+            returns[lineup] = returns_of(lineup)
+            origins = ", ".join(f"{agent} of {names[run]}" for agent, run in zip(agents, lineup, strict=True))
+            means = ", ".join(f"{interval(x).mean:.1f} {mode}" for mode, x in returns[lineup].items())
+            tell(f"[{number}/{len(lineups)}] {origins}: return {means}")
+            display.update(number, {})
+    return returns
+
+
+def _returns(
+    evaluate: Callable,
+    team: "Team",
+    task,
+    workdirs: Sequence,
+    which: str,
+    agents: Sequence[str],
+    lineup: Sequence[int],
+) -> dict:
+    """The return of every test problem by mode, sampled and greedy, of a lineup: the run of each agent, as an index."""
     from jaxmarl_llm.evaluation import results
 
-    trainables = [member.trainable for member in team.members]
-    evaluation = evaluate(team=team, trainables=trainables, task=task, items=range(len(task.items)))
+    mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
+    trainables = [member.trainable for member in mixed.members]
+    evaluation = evaluate(team=mixed, trainables=trainables, task=task, items=range(len(task.items)))
     return {mode: getattr(evaluation, mode).scores()["return"] for mode in results.MODES}
 
 

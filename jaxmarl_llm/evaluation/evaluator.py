@@ -109,7 +109,6 @@ def evaluate(
     options = dict(
         params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, **limits
     )
-    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
     timer = overlapping.in_turns()
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, timer=timer, **options)
     plan = plan_batches(number, size)
@@ -118,19 +117,14 @@ def evaluate(
         for i, (_, batch) in enumerate(plan)
     ]
     forests = overlapping.two_at_a_time(rollouts) if overlap else (each() for each in rollouts)
-    answered = _Answered([], [], [])
+    tokenizers, answered = {agent: team[agent].tokenizer for agent in team.agents}, _Answered([], [], [])
     for (n_real, _), forest in zip(plan, forests, strict=True):
         actions = records.joint_actions(step, forest, task, tokenizers)
         answered.add(forest, actions, per_item, n_real, scorer.sequential)
         progress(len(answered.tokens_B), number)
-    turns_TB = answered.turns_TB()
-    if all(action.total is None for row in turns_TB[-1] for action in row):
-        answers = f"{number * per_item} joint answers to {number} problems"
-        raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
-    build = functools.partial(
-        _evaluation, task, item_ids, turns_TB, answered.tokens_B, answered.counts_B, vote
-    )
-    return Evaluations(build(slice(samples)), build(slice(samples, None)), time.perf_counter() - started)
+    build = functools.partial(_evaluation, task, item_ids, answered, vote)
+    sampled, greedy = build(slice(samples)), build(slice(samples, None))
+    return Evaluations(sampled, greedy, time.perf_counter() - started)
 
 
 class _Answered(NamedTuple):
@@ -190,17 +184,19 @@ def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
 def _evaluation(
     task: Task,
     item_ids: Sequence[int],
-    turns_TB: list[list],
-    tokens_B: list[tuple[int, ...]],
-    counts_B: list[tuple[tuple[float, ...], ...]],
+    answered: _Answered,
     vote: votes.Vote | None,
     of_item: slice,
 ) -> Evaluation:
-    """Build the evaluation of a slice of the answers to each item, of every turn."""
+    """The evaluation of a slice of the answers to each item, of every turn. UserError if no answer has a reward."""
+    turns_TB = answered.turns_TB()
+    if all(action.total is None for row in turns_TB[-1] for action in row):
+        answers = f"{sum(map(len, turns_TB[-1]))} joint answers to {len(item_ids)} problems"
+        raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
-    tokens, counts = (tuple(row[of_item] for row in rows) for rows in (tokens_B, counts_B))
+    tokens, counts = (tuple(row[of_item] for row in rows) for rows in (answered.tokens_B, answered.counts_B))
     voted = votes.scores(task, [task.items[i] for i in item_ids], last, vote) if vote else {}
     answering = dict.fromkeys(agent for row in last for action in row for agent in action.agents)
     return Evaluation(

@@ -33,13 +33,7 @@ from jaxmarl_llm.utils import compile_times, console
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics import bootstrap
 
-OUTSIDE = (
-    "world",
-    "optimisation",
-    "generation",
-    "lock",
-    "commits",
-)  # one answer to a prompt is not all that these are
+OUTSIDE = ("world", "optimisation", "generation", "lock", "commits")  # more than one answer to a prompt
 
 
 def one_speaker(config):
@@ -118,26 +112,17 @@ def evaluate(
         settings_lib.check_members(settings, names, [team[name].model_name for name in names], _alike(team))
         speaker = engines.speaker(team[names[0]], names[0], answering.team.agents[0])
         teams.check_prompts(answering, speaker[0], task)
-        ledger, fitted = Ledger(tuple(names)), dict[str, float]()
-        engine: Engine
-        if settings.searches:
-            about = [[*o, steps[o.folder]] for o in origins]
-            fitting = functools.partial(
-                value_heads.fitted, answering, executor, team, fit or Fit(), about, heads
-            )
-            engine, fitted = switching(answering, task, team, settings, ledger, fitting)
-        else:
-            engine = engines.MixedEngine(team.members[0], engines.choice(settings, len(names)), ledger)
+        ledger = Ledger(tuple(names))
+        about = [[*o, steps[o.folder]] for o in origins]
+        fitting = functools.partial(value_heads.fitted, answering, executor, team, fit or Fit(), about, heads)
+        engine, fitted = _engine(answering, task, team, settings, ledger, fitting)
         held = [(member.base, member.trainable) for member in team.members]
         rows = ROWS if settings.searches else evaluations.rows_per_batch(answering, team, held, samples)
         run = _Run(answering, task, samples, max(steps.values()), rows)
         answers = run("together", *speaker, engine=engine)
-        single = (
-            {n: run(n, *engines.speaker(team[n], n, answering.team.agents[0])) for n in names}
-            if alone
-            else {}
-        )
-    return {mode: getattr(answers, mode) for mode in results.MODES}, {
+        chosen = names if alone else []
+        single = {n: run(n, *engines.speaker(team[n], n, answering.team.agents[0])) for n in chosen}
+    about_run = {
         "members": {o.name: {**o._asdict(), "step": steps[o.folder]} for o in origins},
         "step": max(steps.values()),
         "settings": dataclasses.asdict(settings),
@@ -146,10 +131,26 @@ def evaluate(
         "problems": len(task.items),
         "task": answering.task.to_dict(),
         "sampling": answering.sampling.to_dict(),
+    }
+    numbers = _numbers(answers, single, ledger) | ({"fit": fitted} if fitted else {})
+    return {mode: getattr(answers, mode) for mode in results.MODES}, about_run | numbers
+
+
+def _engine(
+    config, task, team: Team, settings: Settings, ledger: Ledger, heads: Callable[[], tuple]
+) -> tuple[Engine, dict[str, float]]:
+    """What writes the texts, see `switching`."""
+    if settings.searches:
+        return switching(config, task, team, settings, ledger, heads)
+    return engines.MixedEngine(team.members[0], engines.choice(settings, len(team.agents)), ledger), {}
+
+
+def _numbers(answers: Evaluations, single: dict[str, Evaluations], ledger: Ledger) -> dict[str, dict]:
+    """What the members earn together, each alone, and the differences."""
+    return {
         "together": _described(answers) | {"ledger": ledger.describe(), "seconds": answers.seconds},
         "alone": {name: _described(own) | {"seconds": own.seconds} for name, own in single.items()},
         "gains": {name: _gains(answers, own) for name, own in single.items()},
-        **({"fit": fitted} if fitted else {}),
     }
 
 
