@@ -40,6 +40,7 @@ TRAINERS = {
     "MAAC, Q form": {"train.system": "maac", "critic.form": "q", "critic.lr": 1e-2},
     "MADPO": {"train.system": "madpo", **PAIRS},
     "MADPOIter": {"train.system": "madpo_iter", "preference.replay": "current", **PAIRS},
+    "DPO by agent": {"train.system": "dpo", **PAIRS},
     "MARLHF": {
         "train.system": "marlhf", "preference.model_lr": 3e-3, "preference.model_updates": 200, **PAIRS,
     },

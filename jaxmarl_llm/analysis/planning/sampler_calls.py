@@ -1,6 +1,7 @@
 """The calls of the sampler that a config makes, and the batches of its updates, for the jobs of a plan."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from jaxmarl_llm.analysis.planning.job import Call
 from jaxmarl_llm.config import agent_settings, experience, gate, programs, workload
@@ -9,6 +10,21 @@ from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.utils.errors import UserError
+
+
+class _Plan(NamedTuple):
+    """What the calls of a protocol follow from; ``samples`` at the nodes of each turn, see `of_turns`."""
+
+    config: Any
+    agents: Sequence[str]
+    nodes: Sequence[int]
+    samples: Sequence[int]
+    candidates: int
+
+    @property
+    def each(self) -> list[tuple[str, ...]]:
+        """Every agent of the team, alone; () for one of another stack."""
+        return [_among((agent,), self.agents) for agent in self.config.team.agents]
 
 
 def of_turns(
@@ -20,56 +36,98 @@ def of_turns(
 
     ValueError for a protocol of the user's own.
     """
-    if is_dotted(config.train.protocol):
+    name = config.train.protocol
+    if is_dotted(name):
         raise UserError(
-            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
+            f"train.protocol={name!r}: what a protocol of your own asks for is not known "
             "before it speaks; plan with the built-in one that is most like it"
         )
-    if config.train.protocol == "tree":
-        numbered = enumerate(config.team.agents)
-        return tuple(Call((a,), config.train.prompts * group**n, group) for n, a in numbered if a in agents)
-    if experience.of(config):
-        instructor, assistant = (_among((agent,), agents) for agent in config.team.agents)
-        later = [
-            Call(assistant, nodes[0] * group, 1),
-            Call(instructor, nodes[0] * group, 1),
-        ] * config.train.turns
-        return tuple(call for call in (Call(instructor, nodes[0], group), *later[:-1]) if call.agents)
-    if config.train.protocol in programs.METHODS:  # one sample each after the first program or plan
-        rest = config.train.turns + workload.remarks_of_chain(config) - 1
-        return Call(agents, nodes[0], group), *[Call(agents, nodes[0] * group, 1)] * rest
-    if config.train.protocol == "planner":
-        planner, caller, summarizer = (_among((agent,), agents) for agent in config.team.agents)
-        steps = [planner, *(caller, planner) * config.tools.calls, summarizer]
-        return tuple(Call(step, nodes[0] * group, 1) for step in steps if step)
-    if config.train.protocol == "dialogue":
-        actor, partner = (_among((agent,), agents) for agent in config.team.agents)
-        calls = [Call(actor, nodes[0], group * candidates)]
-        for n in nodes[1:]:
-            calls += [Call(partner, n, 1), Call(actor, n, candidates)]
-        return tuple(call for call in calls if call.agents)
     samples = [group] + [later or group] * (len(nodes) - 1)
-    if (steps := _steps(config)) is not None:
-        first, *rest = [_among(step, agents) for step in steps(config.team.agents)]
-        calls = []
-        for n, g in zip(nodes, samples, strict=True):
-            calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
-        return tuple(call for call in calls if call.agents)
-    if config.train.protocol == "relay":
-        groups = [_among(group, agents) for group in turns_of(config.team.agents, config.train.turns)]
-        calls = [Call(group, n, g) for group, n, g in zip(groups, nodes, samples, strict=True)]
-        return tuple(call for call in calls if call.agents)
-    if config.train.protocol == "advice":
-        adviser, actor = (_among((agent,), agents) for agent in config.team.agents)
-        calls = []
-        for turn, n in enumerate(nodes):
-            calls += [] if turn % config.advice.every else [Call(adviser, n, group if turn == 0 else 1)]
-            calls.append(Call(actor, n * group if turn == 0 else n, 1))
-        return tuple(call for call in calls if call.agents)
-    if config.train.protocol == "discussion":
-        rounds = [(Call(agents, n, g), Call(agents, n * g, 1)) for n, g in zip(nodes, samples, strict=True)]
-        return tuple(call for pair in rounds for call in pair)
-    return tuple(Call(agents, n, g) for n, g in zip(nodes, samples, strict=True))
+    plan = _Plan(config, agents, nodes, samples, candidates)
+    if name in _OF_PROTOCOL:
+        calls = _OF_PROTOCOL[name](plan)
+    elif name in programs.METHODS:
+        calls = _programs(plan)
+    elif (steps := _steps(config)) is not None:
+        calls = _in_steps(plan, steps)
+    else:
+        calls = [Call(agents, n, g) for n, g in zip(nodes, samples, strict=True)]
+    return tuple(call for call in calls if call.agents)
+
+
+def _tree(plan: _Plan) -> list[Call]:
+    prompts, group = plan.config.train.prompts, plan.samples[0]
+    return [Call(own, prompts * group**n, group) for n, own in enumerate(plan.each)]
+
+
+def _experience(plan: _Plan) -> list[Call]:
+    """An instruction before each version but the first and after the last none."""
+    (instructor, assistant), n, group = plan.each, plan.nodes[0], plan.samples[0]
+    later = [Call(assistant, n * group, 1), Call(instructor, n * group, 1)] * plan.config.train.turns
+    return [Call(instructor, n, group), *later[:-1]]
+
+
+def _programs(plan: _Plan) -> list[Call]:
+    """One sample each after the first program or plan."""
+    rest = plan.config.train.turns + workload.remarks_of_chain(plan.config) - 1
+    n, group = plan.nodes[0], plan.samples[0]
+    return [Call(tuple(plan.agents), n, group), *[Call(tuple(plan.agents), n * group, 1)] * rest]
+
+
+def _planner(plan: _Plan) -> list[Call]:
+    planner, caller, summarizer = plan.each
+    steps = [planner, *(caller, planner) * plan.config.tools.calls, summarizer]
+    return [Call(step, plan.nodes[0] * plan.samples[0], 1) for step in steps]
+
+
+def _dialogue(plan: _Plan) -> list[Call]:
+    actor, partner = plan.each
+    calls = [Call(actor, plan.nodes[0], plan.samples[0] * plan.candidates)]
+    for n in plan.nodes[1:]:
+        calls += [Call(partner, n, 1), Call(actor, n, plan.candidates)]
+    return calls
+
+
+def _in_steps(plan: _Plan, steps: Callable[[Sequence[str]], list[tuple[str, ...]]]) -> list[Call]:
+    """Agents that answer one after the other in a turn."""
+    first, *rest = [_among(step, plan.agents) for step in steps(plan.config.team.agents)]
+    calls = []
+    for n, g in zip(plan.nodes, plan.samples, strict=True):
+        calls += [Call(first, n, g), *(Call(step, n * g, 1) for step in rest)]
+    return calls
+
+
+def _relay(plan: _Plan) -> list[Call]:
+    turns = turns_of(plan.config.team.agents, plan.config.train.turns)
+    groups = [_among(group, plan.agents) for group in turns]
+    return [Call(group, n, g) for group, n, g in zip(groups, plan.nodes, plan.samples, strict=True)]
+
+
+def _advice(plan: _Plan) -> list[Call]:
+    (adviser, actor), group, calls = plan.each, plan.samples[0], list[Call]()
+    for turn, n in enumerate(plan.nodes):
+        if turn % plan.config.advice.every == 0:
+            calls.append(Call(adviser, n, group if turn == 0 else 1))
+        calls.append(Call(actor, n * group if turn == 0 else n, 1))
+    return calls
+
+
+def _discussion(plan: _Plan) -> list[Call]:
+    agents, calls = tuple(plan.agents), list[Call]()
+    for n, g in zip(plan.nodes, plan.samples, strict=True):
+        calls += [Call(agents, n, g), Call(agents, n * g, 1)]
+    return calls
+
+
+_OF_PROTOCOL: dict[str, Callable[[_Plan], list[Call]]] = {
+    "tree": _tree,
+    experience.NAME: _experience,
+    "planner": _planner,
+    "dialogue": _dialogue,
+    "relay": _relay,
+    "advice": _advice,
+    "discussion": _discussion,
+}
 
 
 def of_training(config, agents, group: int) -> tuple[Call, ...]:
