@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
@@ -205,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

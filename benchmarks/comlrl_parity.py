@@ -12,7 +12,6 @@ import argparse
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 import jax
@@ -21,6 +20,7 @@ import numpy as np
 
 from benchmarks import peers
 from jaxmarl_llm import weights
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_prompts
 from jaxmarl_llm.team import Stack
@@ -133,4 +133,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry.run_script(main)

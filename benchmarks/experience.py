@@ -24,13 +24,13 @@ import argparse
 import dataclasses
 import functools
 import pathlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.tables import markdown
 from configs import experience as configs
 from jaxmarl_llm.analysis.search import metrics, search
 from jaxmarl_llm.analysis.search.metrics import ItemResult
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import programs, validate
 from jaxmarl_llm.factory import experts, protocols, randomness, tasks, teams
 from jaxmarl_llm.forest import Forest
@@ -231,4 +231,4 @@ def main(arguments=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry.run_script(main)

@@ -9,6 +9,7 @@ tokens; the difference is ``decode``. Decoding reads the weights once per step: 
 
 from benchmarks import contest
 from benchmarks.rounds import Seconds
+from jaxmarl_llm.cli import entry
 
 
 def prefill_and_decode(ask, new_tokens: int) -> Seconds:
@@ -24,4 +25,4 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

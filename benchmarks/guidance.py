@@ -19,6 +19,7 @@ from benchmarks import known_expert
 from configs import compare
 from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
@@ -77,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

@@ -12,6 +12,7 @@ machine. CoMLRL and torch are installed first, into an environment of their own.
 """
 
 from benchmarks import contest
+from jaxmarl_llm.cli import entry
 
 
 def main(arguments=None) -> None:
@@ -21,4 +22,4 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

@@ -28,6 +28,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.text import extract_function
@@ -251,4 +252,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.tables import markdown
 from jaxmarl_llm import metrics, plots
 from jaxmarl_llm.analysis.report.methods import with_intervals
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs import begin, final_table, run_folder
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.series import running_mean, series
@@ -102,4 +103,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

@@ -15,10 +15,10 @@ import os
 import platform
 import re
 import statistics
-import sys
 from collections.abc import Sequence
 
 from benchmarks.tables import markdown
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.executor import Executor, Limits, Program, Timing, TimingPlan
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, load_items
 from jaxmarl_llm.utils.errors import UserError
@@ -121,4 +121,4 @@ def spread(timings: Sequence[Timing]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry.run_script(main)

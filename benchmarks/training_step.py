@@ -8,6 +8,7 @@ which is reached.
 """
 
 from benchmarks import contest
+from jaxmarl_llm.cli import entry
 
 
 def main(arguments=None) -> None:
@@ -17,4 +18,4 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    entry.run_script(main)

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -97,6 +98,11 @@ def run(main: Callable) -> None:
     compiled_programs.keep()
     console.print_any_text()
     app.run(plainly(main), flags_parser=parse)
+
+
+def run_script(main: Callable[[], Any]) -> NoReturn:
+    """Run a script that parses its own command line, with `plainly`, and exit with what it returns."""
+    sys.exit(plainly(lambda argv: main())(sys.argv))
 
 
 def plainly(main: Callable) -> Callable:

@@ -11,6 +11,7 @@ import pytest
 from repository import ROOT
 
 from jaxmarl_llm.cli import entry
+from jaxmarl_llm.utils.errors import UserError
 
 
 def ends(error):
@@ -37,6 +38,17 @@ def test_without_a_name(capsys):
 def test_other_errors_of_the_system_are_bugs():
     with pytest.raises(OSError, match="Bad file"):
         ends(OSError(errno.EBADF, "Bad file descriptor"))
+
+
+def test_a_script_ends_with_a_sentence_or_with_what_it_returns(capsys):
+    def refuses():
+        raise UserError("--seeds=x: allowed are whole numbers")
+
+    for main, code in ((refuses, 1), (lambda: 3, 3), (lambda: None, None)):
+        with pytest.raises(SystemExit) as ended:
+            entry.run_script(main)
+        assert ended.value.code == code
+    assert capsys.readouterr().err == "error: --seeds=x: allowed are whole numbers\n"
 
 
 PRINTS = """
