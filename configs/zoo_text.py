@@ -1,10 +1,13 @@
 """Rows of the zoo: teams that read each other, and what they are paid for it. Read by configs/zoo.py."""
 
 from jaxmarl_llm.config.zoo import (
+    COMPARE,
+    GRADIENT,
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
     SMOL,
+    STARTER,
     Published,
     Result,
     Row,
@@ -61,6 +64,57 @@ def corex(
 
 
 ROWS = {
+    "pipeline": Row(
+        title="Pipeline", source="baseline of arXiv 2508.04652", trained="every agent",
+        protocol="in order, each reads those before it", credit="return less its mean", loss=GRADIENT, level="text",
+        page="comparison.md#coding", test="training/test_methods_run.py", covers=("train.protocol=pipeline",),
+        run=(trained("coding.py", "--config.train.joint_mode=aligned", "--config.train.protocol=pipeline"),),
+        smoke=(
+            trained("coding.py:smoke", "--config.train.joint_mode=aligned", "--config.train.protocol=pipeline"),
+        ),
+        published=Published(
+            "two Qwen2.5-Coder-3B, untrained", "HumanEval", "return, 0..100", "62.5", "side by side 63.1", SECOND_HAND,
+        ),
+        ours=(
+            Result(
+                SMOL, STARTER, "return, sampled", "nothing is trained", "35.9 [34.5, 37.5]",
+                "side by side 36.8 [35.0, 38.8]", "-0.9 [-2.6, +0.8], over the problems", "0", "one answer a problem",
+                COMPARE, "comparison.md", NOT_SHOWN,
+            ),
+            Result(
+                SMOL, STARTER, "return, sampled", "35.9 [34.5, 37.5]", "37.2 (23.2, 51.2) [36.3, 38.2], trained",
+                "side by side, trained 37.8 [36.7, 38.8]", "gain +1.3 (-12.7, +15.3) [-0.1, +2.8]", "0, 1",
+                "16,000 tokens, both", COMPARE, "comparison.md", NOT_SHOWN,
+            ),
+            Result(
+                SMOL, "starter, after a warm-up", "pass@1, sampled", "the warmed-up team 14.9 (11.5, 18.3)",
+                "17.3 (16.0, 18.5) [11.6, 23.2]", "side by side, trained 17.3 (10.9, 23.7)",
+                "gain +2.4 (-1.0, +5.8) [-1.2, +6.2]", "3", "16,000 tokens, both", COMPARE, "comparison.md", NOT_SHOWN,
+            ),
+        ),
+        differs="published untrained; here it is trained as well",
+    ),
+    "discussion": Row(
+        title="Discussion", source="baseline of arXiv 2508.04652", trained="every agent",
+        protocol="all answer, read each other, and answer again", credit="return less its mean", loss=GRADIENT,
+        level="text", page="turns.md", test="unit/protocols/test_protocols.py",
+        covers=("train.protocol=discussion",),
+        run=(trained("coding.py", "--config.train.joint_mode=aligned", "--config.train.protocol=discussion"),),
+        smoke=(
+            trained("coding.py:smoke", "--config.train.joint_mode=aligned", "--config.train.protocol=discussion"),
+        ),
+        published=Published(
+            "two Qwen2.5-Coder-3B, untrained", "HumanEval", "return, 0..100", "57.5", "side by side 63.1", SECOND_HAND,
+        ),
+        ours=(
+            Result(
+                SMOL, STARTER, "return, sampled", "nothing is trained", "5.7 [3.6, 7.9]",
+                "side by side 36.8 [35.0, 38.8]", "-31.1 [-33.9, -28.2], over the problems", "0",
+                "one answer a problem", COMPARE, "comparison.md", SAME,
+            ),
+        ),
+        differs="published untrained as here; this small model answers the second round without functions",
+    ),
     "maporl": Row(
         title="MAPoRL", source="arXiv 2502.18439", trained="every agent", level="text",
         protocol="all at once in turns; each reads the others' last answers",

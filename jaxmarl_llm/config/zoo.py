@@ -7,6 +7,9 @@ import dataclasses
 import shlex
 
 SMOL = "SmolLM2-135M-Instruct"  # the default model
+STARTER = "starter, 112 problems"
+GRADIENT = "policy gradient"
+COMPARE = "python -m experiments.compare --task=coding --have=docs/comparison_runs.json --norun"
 NOT_FOUND = "not found"  # of a cell of `Published`: no source that was read has it
 # Of what a result shows beside what was published: the difference has the same sign, the other one; the interval
 # of ours holds 0; or ours has a sign, and no published number was found to compare it with.
