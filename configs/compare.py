@@ -35,6 +35,8 @@ BUDGET = {  # of one training: completion tokens drawn, joint answers judged
 }
 # Of the test, where it is not what the task's default config has: problems of one statement, and samples.
 TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
+# Times as many samples of those that several methods are set beside: their luck is in all of these differences.
+START_SAMPLES = {"coding": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,6 +281,8 @@ def get_config(arg=None):
         config.train.steps = 10_000  # the budgets end it
         config.train.budget_tokens = BUDGET[options.task]["tokens"]
         config.train.budget_answers = BUDGET[options.task]["answers"]
+    else:
+        config.eval.samples *= START_SAMPLES.get(options.task, 1)
     agent_settings.declare(config, member.fields)
     config.update_from_flattened_dict(member.fields)
     return config

@@ -1,4 +1,4 @@
-"""Rollouts of a run: `rollout.run` that never takes more memory maps than Linux allows a process."""
+"""Rollouts of a run: `rollout.run` that takes no more memory maps than Linux allows, and leaves memory to others."""
 
 import dataclasses
 import functools
@@ -23,6 +23,7 @@ class RoomForPrograms:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """The protocol's own requests."""
         host_memory.make_room_for_programs()
+        host_memory.give_back_if_scarce()
         return self.protocol.step(state)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:

@@ -10,12 +10,14 @@ A compiled program takes memory maps, whose number Linux limits for a process; a
 import ctypes
 import gc
 import pathlib
+import re
 import sys
 
 from jaxmarl_llm.utils import jax_settings
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 TRIM_THRESHOLD, MMAP_MAX = 128 * 1024, 65536  # glibc's own settings
+SCARCE = 0.25  # share of the memory: where less is available, the next large program may not fit
 
 
 def keep() -> bool:
@@ -45,6 +47,39 @@ def give_back() -> bool:
     done = library.mallopt(M_MMAP_MAX, MMAP_MAX) and library.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD)
     library.malloc_trim(0)
     return bool(done)
+
+
+def give_back_if_scarce(least: float = SCARCE) -> bool:
+    """Return what is free to the system where less than a share ``least`` of its memory is available; whether it did.
+
+    What a process keeps grows with the number of programs of different sizes, until the system ends the process that
+    has most. The next programs then wait for new pages, as without `keep`. Does nothing except on Linux with glibc.
+    """
+    if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        return False
+    return available() < least and bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+def available(root: pathlib.Path = pathlib.Path("/")) -> float:
+    """The share of the memory that is available, of the machine or of the container's limit; 1 where nobody says.
+
+    ``root``: folder with proc and sys.
+    """
+    shares = [1.0]
+    about, group = root / "proc/meminfo", root / "sys/fs/cgroup"
+    if about.exists():
+        kilobytes = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", about.read_text("utf-8"), re.M))
+        if len(kilobytes) == 2:
+            shares.append(int(kilobytes["MemAvailable"]) / int(kilobytes["MemTotal"]))
+    limit, used, statistics = (group / f"memory.{name}" for name in ("max", "current", "stat"))
+    if (
+        all(path.exists() for path in (limit, used, statistics))
+        and limit.read_text("utf-8").strip().isdigit()
+    ):
+        cached = re.search(r"^inactive_file (\d+)$", statistics.read_text("utf-8"), re.M)
+        taken = int(used.read_text("utf-8")) - int(cached[1] if cached else 0)
+        shares.append(1 - taken / int(limit.read_text("utf-8")))
+    return min(shares)
 
 
 def make_room_for_programs(most: float = 0.5) -> bool:

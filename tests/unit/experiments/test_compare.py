@@ -29,6 +29,14 @@ def test_every_member_is_a_config(task, name):
     assert config.train.budget_answers == budgets.get("answers", 0)
 
 
+def test_what_methods_are_set_beside_is_known_better():
+    names, usual = compare.MEMBERS["coding"], coding.get_config().eval.samples
+    samples = {name: compare.get_config(f"task=coding,member={name}").eval.samples for name in names}
+    starts = set(compare.starts("coding").values())
+    assert {samples[name] for name in starts} == {4 * usual}
+    assert {own for name, own in samples.items() if names[name].trained and name not in starts} == {usual}
+
+
 def test_methods_differ_in_nothing_but_the_method():
     """Same problems, same learning rate, no schedule; warm-ups of the same length from the same source."""
     for task, members in compare.MEMBERS.items():

@@ -29,9 +29,11 @@ def test_there_is_room_for_programs_before_every_step(monkeypatch):
         jax.clear_caches()
         forgotten.append(True)
 
+    given_back = []
     monkeypatch.setattr(host_memory, "make_room_for_programs", all_of_them)
+    monkeypatch.setattr(host_memory, "give_back_if_scarce", lambda: given_back.append(True))
     anew = talk()
-    assert len(forgotten) == 3  # one agent has its turn, then the other, then nobody
+    assert len(forgotten) == len(given_back) == 3  # one agent has its turn, then the other, then nobody
     assert_equal(kept, anew)
 
 

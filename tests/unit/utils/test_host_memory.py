@@ -57,10 +57,60 @@ def test_a_program_that_runs_again_gets_the_same_pages():
     assert undone > 3072**2 * 4 // 4096  # as if nothing had been set
 
 
+SCARCE = """
+import pathlib, re, sys
+import numpy as np
+from jaxmarl_llm.utils import host_memory
+
+if not host_memory.keep():
+    sys.exit(3)
+
+def held():  # MB
+    return int(re.search(r"VmRSS:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1]) // 1024
+
+before = held()
+pieces = [np.ones(8 << 20, np.uint8) for _ in range(50)]
+kept = pieces[::10]  # what is still used lies between
+del pieces
+freed = held()
+assert not host_memory.give_back_if_scarce(0.0)
+enough = held()
+assert host_memory.give_back_if_scarce(1.1)
+print(freed - before, enough - before, held() - before, sum(map(len, kept)) >> 20)
+"""
+
+
+def test_where_memory_is_scarce_what_is_free_goes_back():
+    done = subprocess.run([sys.executable, "-c", SCARCE], capture_output=True, text=True)
+    if done.returncode == 3:
+        pytest.skip("not Linux with glibc")
+    assert done.returncode == 0, done.stderr
+    freed, enough, scarce, used = map(int, done.stdout.split())
+    assert freed > 380 and enough > 380  # it stays with the process
+    assert used <= scarce < used + 40
+
+
+@pytest.mark.parametrize("limit, used, expected", [
+    (None, None, 0.5), ("max", 900, 0.5), ("1000", 900, 0.2), ("4000", 900, 0.5),
+])  # fmt: skip
+def test_what_is_available_is_that_of_the_machine_or_of_the_container(tmp_path, limit, used, expected):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:  2000 kB\nMemFree:  10 kB\nMemAvailable:  1000 kB\n")
+    if limit is not None:
+        group = tmp_path / "sys/fs/cgroup"
+        group.mkdir(parents=True)
+        values = {"max": limit, "current": used, "stat": "active_file 7\ninactive_file 100\n"}
+        for name, value in values.items():
+            (group / f"memory.{name}").write_text(f"{value}\n")
+    assert host_memory.available(tmp_path) == pytest.approx(expected)
+    assert host_memory.available(tmp_path / "nowhere") == 1.0
+
+
 def test_elsewhere_nothing_is_done(monkeypatch):
     monkeypatch.setattr(host_memory.sys, "platform", "darwin")
     monkeypatch.setattr(host_memory.ctypes, "CDLL", lambda name: pytest.fail("was asked for a library"))
     assert not host_memory.keep() and not host_memory.give_back()
+    assert not host_memory.give_back_if_scarce(1.1)
 
 
 @pytest.mark.slow
