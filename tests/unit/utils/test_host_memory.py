@@ -87,7 +87,7 @@ def test_where_memory_is_scarce_what_is_free_goes_back():
     assert done.returncode == 0, done.stderr
     freed, enough, scarce, used = map(int, done.stdout.split())
     assert freed > 380 and enough > 380  # it stays with the process
-    assert used <= scarce < used + 40
+    assert used - 40 < scarce < used + 40  # what importing had left goes back too
 
 
 @pytest.mark.parametrize("limit, used, expected", [
