@@ -117,12 +117,14 @@ def evaluate(
         for i, (_, batch) in enumerate(plan)
     ]
     forests = overlapping.two_at_a_time(rollouts) if overlap else (each() for each in rollouts)
-    tokenizers, answered = {agent: team[agent].tokenizer for agent in team.agents}, _Answered([], [], [])
+    tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
+    answered = _Answered([], [], [])
     for (n_real, _), forest in zip(plan, forests, strict=True):
         actions = records.joint_actions(step, forest, task, tokenizers)
         answered.add(forest, actions, per_item, n_real, scorer.sequential)
         progress(len(answered.tokens_B), number)
-    build = functools.partial(_evaluation, task, item_ids, answered, vote)
+    turns_TB = _with_reward(answered.turns_TB())
+    build = functools.partial(_evaluation, task, item_ids, answered, turns_TB, vote)
     sampled, greedy = build(slice(samples)), build(slice(samples, None))
     return Evaluations(sampled, greedy, time.perf_counter() - started)
 
@@ -181,18 +183,24 @@ def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
     return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
 
 
+def _with_reward(turns_TB: list[list[tuple]]) -> list[list[tuple]]:
+    """The answers as they are. UserError if no last one has a reward."""
+    last = turns_TB[-1]
+    if all(action.total is None for row in last for action in row):
+        answers = f"{sum(map(len, last))} joint answers to {len(last)} problems"
+        raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
+    return turns_TB
+
+
 def _evaluation(
     task: Task,
     item_ids: Sequence[int],
     answered: _Answered,
+    turns_TB: list[list[tuple]],
     vote: votes.Vote | None,
     of_item: slice,
 ) -> Evaluation:
-    """The evaluation of a slice of the answers to each item, of every turn. UserError if no answer has a reward."""
-    turns_TB = answered.turns_TB()
-    if all(action.total is None for row in turns_TB[-1] for action in row):
-        answers = f"{sum(map(len, turns_TB[-1]))} joint answers to {len(item_ids)} problems"
-        raise UserError(f"the reward applies to none of the {answers}: it returned None for all of them")
+    """Build the evaluation of a slice of the answers to each item, of every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
