@@ -14,13 +14,12 @@ import argparse
 import json
 import pathlib
 import random
-import subprocess
 import sys
 
+from benchmarks import commands
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.utils import console, files
-from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics import bootstrap
 
 SEEDS = (0, 1, 2)
@@ -90,15 +89,6 @@ def measuring(workdir: pathlib.Path, seed: int, name: str, smoke: bool) -> tuple
     small = ["--fit_problems=4", "--fit_updates=2", "--fit_batch=4"] if smoke and fitted else []
     argv = [sys.executable, "-m", "experiments.together", f"--workdirs={folder}", "--samples=1"]
     return [*argv, *flags, *alone, *heads, *small, f"--out={out}"], out
-
-
-def run(argv: list[str], finished) -> None:
-    """Run a command unless it is finished; RuntimeError with the command if it fails."""
-    if finished():
-        return
-    print(f"\n{' '.join(argv[1:])}", flush=True)
-    if subprocess.run(argv).returncode:
-        raise RuntimeError(f"failed: {' '.join(argv)}")
 
 
 def write_problems(workdir: pathlib.Path) -> None:
@@ -181,21 +171,19 @@ def main() -> None:
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="with commas")
     parser.add_argument("--smoke", action="store_true", help="a tiny random model, few problems")
     args = parser.parse_args()
-    if not all(seed.isdigit() for seed in args.seeds.split(",")):
-        raise UserError(f"--seeds={args.seeds}: allowed are whole numbers with commas between them")
     workdir, results = pathlib.Path(args.workdir), {}
     workdir.mkdir(parents=True, exist_ok=True)
     write_problems(workdir)
-    for seed in map(int, args.seeds.split(",")):
+    for seed in commands.seeds(args.seeds):
         folder = workdir / f"seed{seed}"
-        run(
+        commands.run(
             training(workdir, seed, args.smoke),
             lambda f=folder: "after" in summaries.read_json(f / "summary.json"),
         )
         reports = {}
         for name in WAYS:
             argv, out = measuring(workdir, seed, name, args.smoke)
-            run(argv, out.is_file)
+            commands.run(argv, out.is_file)
             reports[name] = files.read_json(out)
         results[str(seed)] = of_seed(reports)
         files.atomic_write_text(workdir / "collab.json", json.dumps(results, indent=1) + "\n")

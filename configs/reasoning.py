@@ -93,10 +93,10 @@ def malt(config):
     config.team.agents, config.task.total = ("generator", "verifier", "refiner"), "last"
     config.train.system, config.train.protocol, config.train.group = "malt", "tree", 3
     config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:hesitant", 45
-    config.warm_up.steps, config.warm_up.lr = 60, 3e-3
+    config.warm_up.steps, config.warm_up.lr = 200, 3e-3
     # Without the likelihood of the better answers both answers of a pair lose to words that neither of them has.
-    config.preference.update(collect=10, pairs=0, batch=36, beta=0.5, nll=0.3)
-    config.malt.sft_steps, config.train.steps, config.train.lr = 40, 250, 1e-3
+    config.preference.update(collect=30, pairs=0, batch=36, beta=0.5, nll=0.1)
+    config.malt.sft_steps, config.train.steps, config.train.lr = 40, 270, 1e-3
 
 
 def dialogues(config):
@@ -110,9 +110,10 @@ def dialogues(config):
     config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.guess:half_asking", 72
     config.warm_up.steps, config.warm_up.lr = 400, 3e-3
     config.train.group, config.train.steps = 16, 350
-    config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
-    config.preference.update(collect=30, selection="halves", batch=36, nll=0.1)
-    config.preference.update(model_updates=8, model_lr=3e-3, pairs_per_microbatch=36)
+    # A critic that learns fast explains every outcome by the last text, and scores all second questions alike.
+    config.sweet.update(candidates=4, critic_steps=20, critic_beta=4.0)
+    config.preference.update(model_updates=16, model_lr=3e-4, pairs_per_microbatch=36)
+    config.preference.update(collect=30, selection="halves", batch=36, beta=0.3, nll=0.05)
     config.eval.every = 0
 
 

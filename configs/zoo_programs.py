@@ -1,6 +1,7 @@
 """Rows of the zoo: rounds of programs and searches. Read by configs/zoo.py."""
 
 from jaxmarl_llm.config.zoo import (
+    GRADIENT,
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
@@ -103,7 +104,7 @@ ROWS = {
         title="Learning from lessons", source="ours, after arXiv 2505.23946", trained="every agent", level="text",
         protocol="LessonL, chains that are dealt different lessons",
         credit="mean reward of the programs written under a lesson less that of those without it",
-        loss="policy gradient", page="lessonl.md#learning-from-lessons",
+        loss=GRADIENT, page="lessonl.md#learning-from-lessons",
         test="training/test_lock_run.py", covers=("train.system=lessonl",),
         run=(trained("lock.py"),), smoke=(trained("lessonl.py:train,generation,smoke"),),
         ours=(

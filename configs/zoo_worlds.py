@@ -2,6 +2,7 @@
 
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.config.zoo import (
+    GRADIENT,
     NOT_SHOWN,
     NOTHING_TO_COMPARE,
     SAME,
@@ -109,7 +110,7 @@ ROWS = {
     "mutual": Row(
         title="Bi-directional feedback", source="arXiv 2401.06603", trained="adviser and actor",
         protocol="advice, steps, a report, advice", credit="adviser: return less that without advice; actor: return",
-        loss="policy gradient", level="text", page="worlds.md#an-adviser-and-an-actor",
+        loss=GRADIENT, level="text", page="worlds.md#an-adviser-and-an-actor",
         test="unit/systems/test_mutual.py", run=(trained("world.py:ball"),),
         smoke=(trained("systems.py:mutual,smoke"),), covers=("train.system=mutual", "train.protocol=advice"),
         published=Published(

@@ -11,15 +11,16 @@ from jaxmarl_llm.fusion.align import Seen
 from jaxmarl_llm.fusion.scores import Model
 from jaxmarl_llm.fusion.texts import Text
 from jaxmarl_llm.utils import console
+from jaxmarl_llm.utils.statistics import bootstrap
 
 STUDENT = "student"
 
 
 def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[dict]:
-    """A row for each group of texts and each of those who read it, first the student on all of its bytes.
+    """A row for each text and each of those who read it: the student all of it, a teacher its own parts.
 
-    ``nats_per_byte`` is the reader's, ``student_nats_per_byte`` the student's on the same bytes. That a text ends does
-    not count, as it is no byte.
+    ``nats`` is the reader's cross-entropy over ``bytes``, ``student_nats`` the student's on the same bytes. That a text
+    ends does not count, as it is no byte. ``text`` is the number of the text in its file.
 
     Args:
       student: the trained one.
@@ -28,32 +29,71 @@ def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[
     """
     own = scores.score(student, [(text.messages, text.text) for text in rows], top=1)
     mine = [_of_bytes(seen, len(text.text.encode())) for seen, text in zip(own, rows, strict=True)]
-    totals: dict[tuple[str, str], np.ndarray] = {}
-
-    def add(group: str, reader: str, nats: float, of_student: float, size: int) -> None:
-        totals[group, reader] = totals.get((group, reader), np.zeros(3)) + (nats, of_student, size)
-
-    for text, nats in zip(rows, mine, strict=True):
-        add(text.group, STUDENT, nats.sum(), nats.sum(), len(nats))
+    read: dict[tuple[int, str], np.ndarray] = {
+        (n, STUDENT): np.array([nats.sum(), nats.sum(), len(nats)]) for n, nats in enumerate(mine)
+    }
     for name in texts.teachers(rows):
         seen_of, _ = cache.read(fusion.folder_of(source, name))
         for (n, part), seen in zip(texts.units(rows, name), seen_of, strict=True):
             its = -float(np.sum(seen.logprobs[:-1], dtype=np.float64))
-            add(rows[n].group, name, its, mine[n][part.start : part.end].sum(), part.end - part.start)
-    order = {group: n for n, group in enumerate(dict.fromkeys(text.group for text in rows))}
+            sums = (its, mine[n][part.start : part.end].sum(), part.end - part.start)
+            read[n, name] = read.get((n, name), np.zeros(3)) + sums
     return [
         {
-            "group": group,
+            "text": n,
+            "group": rows[n].group,
             "reader": reader,
             "bytes": int(size),
-            "nats_per_byte": float(nats / size),
-            "student_nats_per_byte": float(of_student / size),
+            "nats": float(nats),
+            "student_nats": float(of_student),
         }
-        for (group, reader), (nats, of_student, size) in sorted(
-            totals.items(), key=lambda row: order[row[0][0]]
-        )
+        for (n, reader), (nats, of_student, size) in read.items()
         if size
     ]
+
+
+def by_group(measured: Sequence[dict]) -> list[dict]:
+    """The rows of `measure` by group and reader, in their order, as nats per byte; intervals are over the texts.
+
+    ``low`` and ``high`` are of the reader's, ``difference`` is the student's less the reader's on the same bytes,
+    from ``difference_low`` to ``difference_high``. A single text has no interval.
+    """
+    groups = list(dict.fromkeys(row["group"] for row in measured))
+    readers = list(dict.fromkeys(row["reader"] for row in measured))
+    return [
+        made
+        for group in groups
+        for reader in readers
+        if (
+            made := _of_group(
+                group, reader, [r for r in measured if (r["group"], r["reader"]) == (group, reader)]
+            )
+        )
+    ]
+
+
+def _of_group(group: str, reader: str, rows: Sequence[dict]) -> dict:
+    """A row of `by_group`; {} where the reader has read no text of the group."""
+    if not rows:
+        return {}
+    sizes, nats, mine = (np.array([row[name] for row in rows]) for name in ("bytes", "nats", "student_nats"))
+    own, less = bootstrap.ratio(nats, sizes), bootstrap.ratio(mine - nats, sizes)
+    ends = {
+        "low": own.low,
+        "high": own.high,
+        "difference_low": less.low,
+        "difference_high": less.high,
+    }
+    return {
+        "group": group,
+        "reader": reader,
+        "texts": len(rows),
+        "bytes": int(sizes.sum()),
+        "nats_per_byte": float(own.mean),
+        "student_nats_per_byte": float(mine.sum() / sizes.sum()),
+        "difference": float(less.mean),
+        **{name: float(end) for name, end in ends.items() if len(rows) > 1},
+    }
 
 
 def _of_bytes(seen: Seen, size: int) -> np.ndarray:
@@ -61,16 +101,15 @@ def _of_bytes(seen: Seen, size: int) -> np.ndarray:
 
 
 def show(report: Sequence[dict], stream=None) -> None:
-    """Print the report as a table."""
-    rows = [
-        (
-            row["group"],
-            row["reader"],
-            f"{row['bytes']}",
-            f"{row['nats_per_byte']:.3f}",
-            f"{row['student_nats_per_byte']:.3f}",
-        )
-        for row in report
-    ]
-    headers = ("held-out texts", "read by", "bytes", "nats per byte", "the student's on these bytes")
-    console.table(rows, headers, "cross-entropy of held-out texts", stream)
+    """Print what `by_group` makes as a table."""
+    rows = []
+    for row in report:
+        own, less = f"{row['nats_per_byte']:.3f}", f"{row['difference']:+.3f}"
+        if "low" in row:
+            own += f" [{row['low']:.3f}, {row['high']:.3f}]"
+            less += f" [{row['difference_low']:+.3f}, {row['difference_high']:+.3f}]"
+        less = "" if row["reader"] == STUDENT else less
+        rows.append((row["group"], row["reader"], str(row["texts"]), str(row["bytes"]), own, less))
+    headers = ("held-out texts", "read by", "texts", "bytes", "nats per byte", "the student's less this")
+    title = "cross-entropy of held-out texts, with 95 % intervals over the texts"
+    console.table(rows, headers, title, stream)

@@ -247,7 +247,10 @@ def report(student, out: pathlib.Path) -> list[dict]:
         return []
     team, _ = saved_agents.restore_team(out, LATEST, teams.build_team(chat_options.dated(student, out)))
     (agent,) = student.team.agents
-    made = fused_report.measure(scores.of_agent(team[agent], agent), rows, source)
+    measured = fused_report.measure(scores.of_agent(team[agent], agent), rows, source)
+    made = fused_report.by_group(measured)
     fused_report.show(made)
+    lines = "".join(f"{json.dumps(row)}\n" for row in measured)
+    files.atomic_write_text(out / FOLDER / "report_texts.jsonl", lines)
     files.atomic_write_text(out / FOLDER / "report.json", json.dumps(made, indent=2))
     return made

@@ -1,5 +1,6 @@
 """experiments/fuse.py: a team into one model that others read; stopped anywhere it goes on; what is refused."""
 
+import io
 import json
 import shutil
 from types import SimpleNamespace
@@ -18,7 +19,15 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import evaluations, fusion, teams, training
 from jaxmarl_llm.fusion import cache, scores, texts
-from jaxmarl_llm.runs import fused_rollouts, fused_student, fused_teachers, fused_texts, fusing, run_folder
+from jaxmarl_llm.runs import (
+    fused_report,
+    fused_rollouts,
+    fused_student,
+    fused_teachers,
+    fused_texts,
+    fusing,
+    run_folder,
+)
 from jaxmarl_llm.runs.fusing import Asked
 from jaxmarl_llm.utils.saved_names import LATEST
 
@@ -108,7 +117,29 @@ def test_the_report_is_the_cross_entropy_of_both(team, fused):
     parts = [(part.messages, row.content(part)) for row in rows for part in row.parts if part.teacher == "first"]
     nats = [-s.logprobs[:-1].sum() for s in scores.score(teacher, parts)]
     want = sum(nats) / sum(len(text.encode()) for _, text in parts)
-    assert by_reader["first"]["nats_per_byte"] == pytest.approx(want, rel=1e-4)
+    first = by_reader["first"]
+    assert first["nats_per_byte"] == pytest.approx(want, rel=1e-4)
+    assert first["difference"] == pytest.approx(first["student_nats_per_byte"] - want, rel=1e-4)
+    by_text = [json.loads(line) for line in (out / "fusion" / "report_texts.jsonl").read_text().splitlines()]
+    of_first = [row["nats"] for row in by_text if (row["group"], row["reader"]) == (group, "first")]
+    assert len(of_first) == first["texts"] == len(rows) and sum(of_first) == pytest.approx(sum(nats), rel=1e-4)
+
+
+def test_intervals_of_a_report_are_over_its_texts():
+    """Two texts of one byte and of three; one of another group, which has no interval."""
+
+    def row(text, group, size, nats, mine):
+        return dict(text=text, group=group, reader="first", bytes=size, nats=nats, student_nats=mine)
+
+    made = fused_report.by_group([row(0, "a", 1, 1.0, 3.0), row(1, "a", 3, 1.0, 1.0), row(2, "b", 2, 1.0, 1.0)])
+    two, one = made
+    assert (two["texts"], two["bytes"], two["nats_per_byte"], two["difference"]) == (2, 4, 0.5, 0.5)
+    # resamples 2/2, 2/4, 2/4, 2/6 and 4/2, 2/4, 2/4, 0/6
+    assert (two["low"], two["high"]) == pytest.approx((1 / 3, 1)) and two["difference_high"] == 2
+    assert two["difference_low"] == 0 and "low" not in one
+    output = io.StringIO()
+    fused_report.show(made, output)
+    assert "0.500 [0.333, 1.000]" in output.getvalue() and "+0.500 [+0.000, +2.000]" in output.getvalue()
 
 
 class Killed(Exception):

@@ -57,3 +57,19 @@ def interval(values_ST) -> Interval:
             means_RT = resample_counts(len(known)) @ known / len(known)
             intervals[1:, columns_T] = np.quantile(means_RT, ENDS, axis=0, method="inverted_cdf")
     return Interval(*intervals.reshape(3, *values_ST.shape[1:]))
+
+
+def ratio(numerators_S, denominators_S) -> Interval:
+    """Sum over sum, such as nats per byte of S texts, and its 95 % bootstrap interval over the S pairs.
+
+    Args:
+      numerators_S: (S,), such as the nats of each text.
+      denominators_S: (S,), above 0, such as its bytes.
+    """
+    numerators_S, denominators_S = (np.asarray(x, np.float64) for x in (numerators_S, denominators_S))
+    mean = numerators_S.sum() / denominators_S.sum()
+    if len(numerators_S) < 2:
+        return Interval(mean, math.nan, math.nan)
+    counts_RS = resample_counts(len(numerators_S))
+    ratios_R = (counts_RS @ numerators_S) / (counts_RS @ denominators_S)
+    return Interval(mean, *np.quantile(ratios_R, ENDS, method="inverted_cdf"))
