@@ -1,7 +1,7 @@
 """What a switch goes by: the writers' own confidence, a value head fitted on roll-outs, or the judge of the task."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -94,6 +94,7 @@ def fit(
     updates: int,
     batch: int,
     random: np.random.Generator,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, float]:
     """Fit every member's critic to its answers for the rows of ``writers``, ``samples`` for each row.
 
@@ -103,6 +104,7 @@ def fit(
       critics: one for each member, with an optimizer for so many ``updates``.
       batch: answers of each member in an update, drawn without a repetition before all have come.
       random: order of the answers.
+      progress: called with the updates that are done, and their number.
 
     Returns:
       Means over the last quarter of the updates of ``<name>/critic_loss`` and ``<name>/critic_explained``, and
@@ -126,7 +128,7 @@ def fit(
     _begin_at(critics, {name: float(np.mean(own)) for name, own in rewards.items()})
     rows = []
     order: dict[str, list[int]] = {name: [] for name in names}
-    for _ in range(updates):
+    for done in range(1, updates + 1):
         chosen: dict[str, Mapping[int, np.ndarray]] = {}
         targets_of: dict[int, np.ndarray] = {}
         for place, name in enumerate(names):
@@ -137,6 +139,7 @@ def fit(
             chosen[name] = {number: texts[name][i][0] for number, i in zip(numbers, own, strict=True)}
             targets_of |= {number: texts[name][i][1] for number, i in zip(numbers, own, strict=True)}
         rows.append(critics.learn(chosen, critics.values(chosen), targets_of))
+        progress(done, updates)
     last = rows[-max(1, len(rows) // 4) :]
     kept = [name for name in last[0] if name.endswith(("critic_loss", "critic_explained"))]
     return {name: float(np.mean([row[name] for row in last])) for name in kept} | {

@@ -16,7 +16,7 @@ from jaxmarl_llm.evaluation import scores
 from jaxmarl_llm.factory import evaluations, randomness, training
 from jaxmarl_llm.systems import critics
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
 
 FILE = "fit.json"
@@ -98,5 +98,8 @@ def _fit(config, executor, team: Team, fit: Fit, models: critics.Critics, key) -
     random = np.random.default_rng((config.seed, randomness.STREAMS.index("critics")))
     print(f"fitting value heads to {len(rows) * fit.samples} answers of each member", flush=True)
     sizes = dict(samples=fit.samples, updates=fit.updates, batch=fit.batch)
+    progress = console.LateProgress("updates of the value heads")
     judge = values.Judge(task, write, ledger)
-    return fit._asdict() | values.fit(models, write, judge, team.agents, **sizes, random=random)
+    return fit._asdict() | values.fit(
+        models, write, judge, team.agents, **sizes, random=random, progress=progress
+    )

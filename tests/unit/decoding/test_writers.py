@@ -224,8 +224,9 @@ def test_a_head_learns_what_each_member_earns():
     models = critics.Critics(own, update.make_optimizer(lr=3e-2, steps=40), by_token=True)
     s.write.begin((0, 1), (), KEY)
     judge = lambda drafts: [float(d.pieces[0].member) for d in drafts]  # noqa: E731
-    sizes = dict(samples=4, updates=40, batch=4, random=np.random.default_rng(0))
-    numbers = values.fit(models, s.write, judge, s.team.agents, **sizes)
+    sizes, shown = dict(samples=4, updates=40, batch=4, random=np.random.default_rng(0)), []
+    numbers = values.fit(models, s.write, judge, s.team.agents, **sizes, progress=lambda *done: shown.append(done))
+    assert shown == [(done, 40) for done in range(1, 41)]
     head = values.Head(models, s.write, s.team.agents, s.ledger)
     starts = [Draft(row).with_piece(Piece(member, (9,))) for row in (0, 1) for member in (0, 1)]
     np.testing.assert_allclose(head(starts), [0, 1, 0, 1], atol=0.15)
