@@ -110,10 +110,9 @@ def dialogues(config):
     config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.guess:half_asking", 72
     config.warm_up.steps, config.warm_up.lr = 400, 3e-3
     config.train.group, config.train.steps = 16, 350
-    # A critic that learns fast explains every outcome by the last text, and scores all second questions alike.
-    config.sweet.update(candidates=4, critic_steps=20, critic_beta=4.0)
-    config.preference.update(model_updates=16, model_lr=3e-4, pairs_per_microbatch=36)
-    config.preference.update(collect=30, selection="halves", batch=36, beta=0.3, nll=0.05)
+    config.sweet.update(candidates=4, critic_steps=20, critic_beta=1.0)
+    config.preference.update(collect=30, selection="halves", batch=36, nll=0.1)
+    config.preference.update(model_updates=8, model_lr=3e-3, pairs_per_microbatch=36)
     config.eval.every = 0
 
 
