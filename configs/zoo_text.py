@@ -195,8 +195,8 @@ ROWS = {
                 "python -m experiments.train --config=configs/reasoning.py:lock3", "reasoning.md", SAME,
             ),
         ),
-        differs="a riddle of three questions, a tiny model; it begins from demonstrations that are right in 60 %; where "
-        "nothing can be learned, a third are right as before",
+        differs="a riddle of three questions, a tiny model; it begins from demonstrations that hand on in 60 %; "
+        "where nothing can be learned, a third are right as before",
     ),
     "sweet": Row(
         title="SWEET-RL", source="arXiv 2503.15478", trained="a critic, then the agent that asks",

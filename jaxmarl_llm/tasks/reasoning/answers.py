@@ -26,6 +26,9 @@ _NUMBER = re.compile(
     r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
 )
+# "A car" at the start of a sentence and "I think" name no option; "A fits", "A or B" and "I is right" do.
+_ARTICLE = re.compile(r"(?:^|[.!?]\s+|\n\s*)(A)[ \t]+(?!(?:and|or|but|because|since|would|can|\w+s)\b)[a-z]")
+_PRONOUN = re.compile(r"I[ \t]+(?!(?:is|or|and|because|since)\b)[a-z]")
 _MARKS = " \t\r\n.,;:!?\"'`*_$"
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
@@ -81,7 +84,7 @@ def _number(piece: str, first: bool) -> Fraction | None:
 def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     """The option that is all of a piece, or the last (or first) that it has in brackets, or standing alone.
 
-    A letter alone must be a capital one, as "a" is a word.
+    A letter alone must be a capital one, as "a" is a word; nor does it count where it is the word "A" or "I".
     """
     by_name = {option.casefold(): option for option in options}
     if (whole := _bare(piece).casefold()) in by_name:
@@ -89,12 +92,20 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     names = "|".join(re.escape(option) for option in sorted(options, key=len, reverse=True))
     inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
     flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
+    words = _words(piece, first)
     alone = list(re.finditer(rf"(?<![\w'])({names})(?![\w'])", piece, flags))
+    alone = [match for match in alone if len(match.group(1)) > 1 or match.start() not in words]
     if first:
         picked = sorted([*inside, *alone], key=lambda match: match.start(1))[:1]
     else:
         picked = (inside or alone)[-1:]
     return by_name[picked[0].group(1).casefold()] if picked else None
+
+
+def _words(piece: str, first: bool) -> set[int]:
+    """Where "A" is an article and "I" a pronoun; right after "answer is" an A is none."""
+    articles = {match.start(1) for match in _ARTICLE.finditer(piece)}
+    return (articles - ({0} if first else set())) | {match.start() for match in _PRONOUN.finditer(piece)}
 
 
 def _text(piece: str, first: bool) -> str | None:

@@ -41,6 +41,22 @@ def test_letters(text, letter):
     assert read(text, "choice", ("A", "B", "C", "D")) == letter
 
 
+@pytest.mark.parametrize("text, letter", [
+    ("I do not know.", None), ("I think it is B.", "B"), ("The answer is I think B", "B"), ("B, I believe", "B"),
+    ("A sum of all is needed", None), ("It is hard.\nA dog is no cat", None), ("It is B. A dog is no cat", "B"),
+    ("The answer is A because I checked", "A"), ("The answer is A then", "A"), ("I", "I"), ("It is I.", "I"),
+    ("(I) is right, I think", "I"), ("H or I", "I"), ("I is right", "I"), ("B is wrong, A fits", "A"), ("A fits", "A"),
+    ("Option A then", "A"), ("It is A\nthank you", "A"), ("A\nthank you", "A"), ("A. the first one", "A"),
+])  # fmt: skip
+def test_letters_that_are_words_too(text, letter):
+    """An article at the start of a sentence, and a pronoun, name no option."""
+    assert read(text, "choice", "ABCDEFGHI") == letter
+
+
+def test_words_of_options_may_begin_with_an_article():
+    assert read("A cat", "choice", ("A cat", "A dog")) == read("A cat it is", "choice", ("A cat", "A dog")) == "A cat"
+
+
 @pytest.mark.parametrize("text, word", [
     ("left", "left"), (" Left.\n", "left"), ("left, no, right!", "right"), ("The answer is left, not right", "left"),
     ("lefty", None), ("up", None), ("", None),
