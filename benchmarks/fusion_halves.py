@@ -25,10 +25,8 @@ from jaxmarl_llm.runs.fused_report import STUDENT
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics import bootstrap
 
-HALVES = {
-    "first": ("grade 1", "grade 3"),
-    "second": ("grade 2", "grade 4"),
-}  # by the agent that has learned it
+# By the agent that has learned it.
+HALVES = {"first": ("grade 1", "grade 3"), "second": ("grade 2", "grade 4")}
 STUDENTS = {"fused": [], "texts alone": ["--weight=0"]}
 SMALL = ["--config.model=random-tiny", "--config.team.rank=2", "--config.eval.samples=1"]
 Sums = dict[str, np.ndarray]  # by half: nats and bytes of each of T texts, (2, T)
@@ -58,6 +56,7 @@ def read(folder: pathlib.Path) -> dict[str, Sums]:
     for name in STUDENTS:
         path = folder / name.replace(" ", "_") / "fusion" / "report_texts.jsonl"
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows.sort(key=lambda row: row["text"])  # the same order for all readers, as texts are paired
         for reader in {row["reader"] for row in rows}:
             own = [row for row in rows if row["reader"] == reader]
             made[name if reader == STUDENT else f"{reader} alone"] = {

@@ -59,31 +59,18 @@ def by_group(measured: Sequence[dict]) -> list[dict]:
     from ``difference_low`` to ``difference_high``. A single text has no interval.
     """
     groups = list(dict.fromkeys(row["group"] for row in measured))
-    readers = list(dict.fromkeys(row["reader"] for row in measured))
-    return [
-        made
-        for group in groups
-        for reader in readers
-        if (
-            made := _of_group(
-                group, reader, [r for r in measured if (r["group"], r["reader"]) == (group, reader)]
-            )
-        )
-    ]
+    read: dict[tuple[str, str], list[dict]] = {}
+    for row in measured:
+        read.setdefault((row["group"], row["reader"]), []).append(row)
+    ordered = sorted(read, key=lambda key: groups.index(key[0]))
+    return [_of_group(*key, read[key]) for key in ordered]
 
 
 def _of_group(group: str, reader: str, rows: Sequence[dict]) -> dict:
-    """A row of `by_group`; {} where the reader has read no text of the group."""
-    if not rows:
-        return {}
+    """A row of `by_group`."""
     sizes, nats, mine = (np.array([row[name] for row in rows]) for name in ("bytes", "nats", "student_nats"))
     own, less = bootstrap.ratio(nats, sizes), bootstrap.ratio(mine - nats, sizes)
-    ends = {
-        "low": own.low,
-        "high": own.high,
-        "difference_low": less.low,
-        "difference_high": less.high,
-    }
+    ends = {"low": own.low, "high": own.high, "difference_low": less.low, "difference_high": less.high}
     return {
         "group": group,
         "reader": reader,
