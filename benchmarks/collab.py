@@ -10,7 +10,6 @@ and collab.json. "knows" says what a way of writing goes by beside the members: 
 or those of its own texts on the way, by the `judge`, with which only the best of n by the judge may be compared.
 """
 
-import argparse
 import json
 import pathlib
 import random
@@ -18,11 +17,10 @@ import sys
 
 from benchmarks import commands
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.runs.results import RESULTS, run
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics import bootstrap
 
-SEEDS = (0, 1, 2)
 HALVES = {"up": "+", "down": "-"}  # by agent; its problems have the grade of its place
 SIZES = {"train": 480, "validation": 32, "test": 64}  # of each half
 ROLLOUTS = 2
@@ -166,25 +164,16 @@ def _cell(values: list, ends: bool = True) -> str:
 
 def main() -> None:
     """Command line entry."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--workdir", default="runs/collab")
-    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="with commas")
-    parser.add_argument("--smoke", action="store_true", help="a tiny random model, few problems")
-    args = parser.parse_args()
+    description = __doc__.partition("\n")[0]
+    args = commands.arguments(description, "runs/collab", "a tiny random model, few problems")
     workdir, results = pathlib.Path(args.workdir), {}
     workdir.mkdir(parents=True, exist_ok=True)
     write_problems(workdir)
-    for seed in commands.seeds(args.seeds):
-        folder = workdir / f"seed{seed}"
-        commands.run(
-            training(workdir, seed, args.smoke),
-            lambda f=folder: "after" in summaries.read_json(f / "summary.json"),
-        )
-        reports = {}
-        for name in WAYS:
-            argv, out = measuring(workdir, seed, name, args.smoke)
-            commands.run(argv, out.is_file)
-            reports[name] = files.read_json(out)
+    for seed in args.seeds:
+        ways = {name: measuring(workdir, seed, name, args.smoke) for name in WAYS}
+        summary = workdir / f"seed{seed}" / RESULTS["train"]
+        run({summary: training(workdir, seed, args.smoke)} | {out: argv for argv, out in ways.values()})
+        reports = {name: files.read_json(out) for name, (_, out) in ways.items()}
         results[str(seed)] = of_seed(reports)
         files.atomic_write_text(workdir / "collab.json", json.dumps(results, indent=1) + "\n")
         headers, rows = table(results)

@@ -1,18 +1,19 @@
-"""Commands that a benchmark is made of: run one unless it is finished, so that a stopped benchmark continues."""
+"""The command line of benchmarks that train several seeds and have a small form."""
 
-import subprocess
-from collections.abc import Callable, Sequence
+import argparse
 
 from jaxmarl_llm.utils.errors import UserError
 
 
-def run(argv: Sequence[str], finished: Callable[[], bool]) -> None:
-    """Run a command unless it is finished; RuntimeError with the command if it fails."""
-    if finished():
-        return
-    print(f"\n{' '.join(argv[1:])}", flush=True)
-    if subprocess.run(argv).returncode:
-        raise RuntimeError(f"failed: {' '.join(argv)}")
+def arguments(description: str, workdir: str, smoke: str) -> argparse.Namespace:
+    """``--workdir``, ``--seeds`` (as a list, by default three) and ``--smoke``, of which ``smoke`` says what it is."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--workdir", default=workdir)
+    parser.add_argument("--seeds", default="0,1,2", help="with commas")
+    parser.add_argument("--smoke", action="store_true", help=smoke)
+    args = parser.parse_args()
+    args.seeds = seeds(args.seeds)
+    return args
 
 
 def seeds(text: str) -> list[int]:

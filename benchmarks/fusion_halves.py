@@ -10,7 +10,6 @@ byte, by half. Nothing is chosen: all settings stand here. If it is stopped, the
 halves.md and halves.json.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -20,8 +19,8 @@ import numpy as np
 
 from benchmarks import commands
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.runs.fused_report import STUDENT
+from jaxmarl_llm.runs.results import RESULTS, run
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics import bootstrap
 
@@ -55,7 +54,7 @@ def read(folder: pathlib.Path) -> dict[str, Sums]:
     made = {}
     for name in STUDENTS:
         path = folder / name.replace(" ", "_") / "fusion" / "report_texts.jsonl"
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = files.read_json_lines(path, dict)
         rows.sort(key=lambda row: row["text"])  # the same order for all readers, as texts are paired
         for reader in {row["reader"] for row in rows}:
             own = [row for row in rows if row["reader"] == reader]
@@ -94,21 +93,17 @@ def _cell(seeds: Sequence[np.ndarray]) -> str:
 
 def main() -> None:
     """Command line entry."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--workdir", default="runs/halves")
-    parser.add_argument("--seeds", default="0,1,2", help="with commas")
-    parser.add_argument("--smoke", action="store_true", help="a tiny random model, two iterations")
-    args = parser.parse_args()
+    description = __doc__.partition("\n")[0]
+    args = commands.arguments(description, "runs/halves", "a tiny random model, two iterations")
     workdir, results = pathlib.Path(args.workdir), {}
-    for seed in commands.seeds(args.seeds):
+    for seed in args.seeds:
         folder = workdir / f"seed{seed}"
-        commands.run(
-            training(folder, seed, args.smoke),
-            lambda f=folder: "after" in summaries.read_json(f / "team" / "summary.json"),
+        students = [fusing(folder, name, args.smoke) for name in STUDENTS]
+        summary = folder / "team" / RESULTS["train"]
+        run(
+            {summary: training(folder, seed, args.smoke)}
+            | {out / RESULTS["fuse"]: argv for argv, out in students}
         )
-        for name in STUDENTS:
-            argv, out = fusing(folder, name, args.smoke)
-            commands.run(argv, (out / "fusion" / "report_texts.jsonl").is_file)
         results[seed] = read(folder)
         headers, rows = table(list(results.values()))
         title = f"right answers to validation problems, seeds {', '.join(map(str, results))}"

@@ -12,7 +12,6 @@ seeds, `--have=<guidance.json>,..` takes what was finished elsewhere.
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 
 from benchmarks import known_expert
@@ -21,6 +20,7 @@ from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs import summaries
+from jaxmarl_llm.runs.results import run
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
 
@@ -40,11 +40,10 @@ def without_advice(workdir: pathlib.Path, results: dict, have: dict) -> dict[str
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
-            if not out.is_file():
-                config = f"--config=configs/compare.py:task={TASK},member={name}"
-                plain = "--config.task.feedback=plain"
-                argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
-                subprocess.run([*argv, "--step=latest", f"--out={out}"], check=True)
+            config = f"--config=configs/compare.py:task={TASK},member={name}"
+            plain = "--config.task.feedback=plain"
+            argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
+            run({out: [*argv, "--step=latest", f"--out={out}"]})
             scores = summaries.read_json(out)["sampled"]["scores"]
             means = {score: ends["mean"] for score, ends in scores.items()}
             remaining.setdefault(name, {})[seed] = {"after": {"scores": means, "problems": {}}}

@@ -110,16 +110,7 @@ def fit(
       Means over the last quarter of the updates of ``<name>/critic_loss`` and ``<name>/critic_explained``, and
       ``answers``, ``tokens``, those that were drawn for it.
     """
-    texts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in names}
-    tokens = 0
-    for member, name in enumerate(names):
-        drafts = [draft for row in writers.from_the_start(member, samples) for draft in row]
-        for draft, reward in zip(drafts, judge(drafts), strict=True):
-            ids = np.array(writers.tokens(draft, member), np.int32)
-            targets = np.full(len(ids), np.nan, np.float32)
-            targets[len(ids) - draft.tokens() :] = reward
-            texts[name].append((ids, targets))
-            tokens += draft.tokens()
+    texts, tokens = _answers(writers, judge, names, samples)
     rewards = {name: [y[-1] for _, y in own if not np.isnan(y[-1])] for name, own in texts.items()}
     if empty := [name for name, own in rewards.items() if not own]:
         raise UserError(
@@ -146,6 +137,23 @@ def fit(
         "answers": float(sum(map(len, texts.values()))),
         "tokens": float(tokens),
     }
+
+
+def _answers(
+    writers: Writers, judge: Judge, names: Sequence[str], samples: int
+) -> tuple[dict[str, list[tuple[np.ndarray, np.ndarray]]], int]:
+    """By member its answers, as token ids and the reward at those it drew (NaN at the prompt); tokens drawn in all."""
+    texts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in names}
+    tokens = 0
+    for member, name in enumerate(names):
+        drafts = [draft for row in writers.from_the_start(member, samples) for draft in row]
+        for draft, reward in zip(drafts, judge(drafts), strict=True):
+            ids = np.array(writers.tokens(draft, member), np.int32)
+            targets = np.full(len(ids), np.nan, np.float32)
+            targets[len(ids) - draft.tokens() :] = reward
+            texts[name].append((ids, targets))
+            tokens += draft.tokens()
+    return texts, tokens
 
 
 def _begin_at(critics: Critics, means: Mapping[str, float]) -> None:

@@ -67,12 +67,3 @@ def test_seeds_of_a_flag():
     assert commands.seeds("0,2") == [0, 2]
     with pytest.raises(ValueError, match="--seeds=0,x: allowed are whole numbers"):
         commands.seeds("0,x")
-
-
-def test_a_command_that_fails_is_named(tmp_path):
-    made = tmp_path / "made"
-    commands.run(["touch", str(made)], made.is_file)
-    assert made.is_file()
-    commands.run(["false"], made.is_file)  # finished: it is not run
-    with pytest.raises(RuntimeError, match="failed: false"):
-        commands.run(["false"], lambda: False)
