@@ -1,10 +1,12 @@
 """Measure whether an expert's advice between turns earns more than feedback that costs nothing.
 
     python -m benchmarks.guidance --workdir=runs/guidance
+    python -m benchmarks.guidance --task=convention --workdir=runs/two_turns
 
 Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
-`configs/compare.py:task=guidance` that are not finished, and prints their tables. Then every trained team is
-evaluated once more with two turns and no feedback but a request to try again: what remains without advice.
+`configs/compare.py:task=guidance`, or of another task with such members, that are not finished, and prints
+their tables. Then every trained team of two turns is evaluated once more with no feedback but a request to try
+again: what remains without advice.
 If it is stopped, the same command continues. Several machines can share the work: `--seeds` runs some of the
 seeds, `--have=<guidance.json>,..` takes what was finished elsewhere.
 """
@@ -24,23 +26,23 @@ from jaxmarl_llm.runs.results import run
 from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
 
-TASK = "guidance"
+TASKS = ("guidance", "convention")
 
 
-def without_advice(workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
-    """Evaluate every trained team with ``task.feedback=plain``; results as `compare.result` gives them.
+def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
+    """Evaluate every trained team of two turns with ``task.feedback=plain``; results as `compare.result` gives them.
 
     ``have`` are such results that were made elsewhere.
     """
     remaining: dict[str, dict[str, dict]] = {}
-    for name in compare.TRAINED[TASK]:
+    for name in compare.FEEDBACK:
         for seed in results.get(name, {}):
             if seed in have.get(name, {}):
                 remaining.setdefault(name, {})[seed] = have[name][seed]
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
-            config = f"--config=configs/compare.py:task={TASK},member={name}"
+            config = f"--config=configs/compare.py:task={task},member={name}"
             plain = "--config.task.feedback=plain"
             argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
             run({out: [*argv, "--step=latest", f"--out={out}"]})
@@ -53,6 +55,7 @@ def without_advice(workdir: pathlib.Path, results: dict, have: dict) -> dict[str
 def main() -> None:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--task", default=TASKS[0], choices=TASKS, help="whose members of configs/compare.py")
     parser.add_argument("--workdir", default="runs/guidance")
     parser.add_argument("--seeds", default="", help="the seeds that are run, with commas; empty: all")
     parser.add_argument("--have", default="", help="guidance.json of earlier calls, with commas")
@@ -62,9 +65,9 @@ def main() -> None:
     have, have_without = (command.finished(paths, key) for key in ("results", "without_advice"))
     with known_expert.Server(data_files.load_items("starter", "all")) as server:
         address = [f"--config.expert.base_url={server.url}"]
-        results = command.compare_all(TASK, workdir, have, more=address, seeds=seeds)
-    pages = command.tables(TASK, results)
-    remaining = without_advice(workdir, results, have_without)
+        results = command.compare_all(args.task, workdir, have, more=address, seeds=seeds)
+    pages = command.tables(args.task, results)
+    remaining = without_advice(args.task, workdir, results, have_without)
     title = "Without advice: the trained teams with two turns and no feedback"
     pages.append((title, *methods.table(remaining, "after")))
     for title, headers, rows in pages:

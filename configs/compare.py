@@ -6,8 +6,9 @@ Result:    compare.md in the workdir; docs/comparison.md says how to read it
 Cost:      the tables have a column of CPU minutes
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
-Tasks: coding, turns (one against two), guidance (advice between turns; python -m benchmarks.guidance serves
-the expert and runs it), writing, sums and words (systems for questions). Every trained member ends when it
+Tasks: coding, turns (one against two), guidance (advice between turns) and convention (both questions on
+short problems), for which python -m benchmarks.guidance serves the expert and runs them, writing, sums and
+words (systems for questions). Every trained member ends when it
 has drawn `BUDGET` tokens and has had as many answers judged; at each of the two it is evaluated on the test
 items. The learning rate of training from rewards is constant after two updates and the same for all that
 begin alike. A member begins from the untrained team or from a warm-up on reference solutions
@@ -23,12 +24,14 @@ from jaxmarl_llm.config import UserError, agent_settings, parse_arg
 from jaxmarl_llm.config.files import experiment
 
 coding, writing, reasoning = experiment("coding"), experiment("writing"), experiment("reasoning")
+convention = experiment("convention")
 
 SEEDS = (0, 1, 2)
 BUDGET = {  # of one training: completion tokens drawn, joint answers judged
     "coding": {"tokens": 16_000, "answers": 256},
     "turns": {"tokens": 16_000, "answers": 256},
     "guidance": {"tokens": 16_000, "answers": 256},
+    "convention": {"tokens": 28_000, "answers": 800},
     "writing": {"tokens": 16_000, "answers": 240},
     "sums": {"tokens": 40_000, "answers": 1024},
     "words": {"tokens": 40_000, "answers": 1024},
@@ -82,6 +85,18 @@ LATER = {
     "train.steps": 20, "train.lr": _WARM_UP.warm_up.lr / 2,
 }  # fmt: skip
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
+FEEDBACK = {  # of two turns, by what is read between them
+    "no_feedback": PLAIN,
+    "own_tests": OWN_TESTS,
+    "expert_0": {**EXPERT, "expert.model": "skill-0"},
+    "expert_half": {**EXPERT, "expert.model": "skill-0.5"},
+    "expert_1": {**EXPERT, "expert.model": "skill-1"},
+    "expert_shuffled": {**EXPERT, "expert.model": "shuffled"},
+}
+# The task of docs/convention.md: short problems, of which the agents can do either step.
+_CONVENTION = convention.get_config()
+DIVIDE = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
+RATES = {"convention": _CONVENTION.train.lr}  # where it is not `WARM_RATE`
 # Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
 TWO = {"team.agents": ("first", "second")}
 PEERS = ("first", "second", "third")
@@ -125,13 +140,9 @@ TRAINED = {
         "two_turns_tree": (TURNS, ("warm_both_turns",)),
         "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ("warm_both_turns",)),
     },
-    "guidance": {
-        "no_feedback": (PLAIN, ("warm_both_turns",)),
-        "own_tests": (OWN_TESTS, ("warm_both_turns",)),
-        "expert_0": ({**EXPERT, "expert.model": "skill-0"}, ("warm_both_turns",)),
-        "expert_half": ({**EXPERT, "expert.model": "skill-0.5"}, ("warm_both_turns",)),
-        "expert_1": ({**EXPERT, "expert.model": "skill-1"}, ("warm_both_turns",)),
-        "expert_shuffled": ({**EXPERT, "expert.model": "shuffled"}, ("warm_both_turns",)),
+    "guidance": {name: (fields, ("warm_both_turns",)) for name, fields in FEEDBACK.items()},
+    "convention": {
+        name: (fields, ("warm_both_turns",)) for name, fields in {"one_turn": ALIGNED, **FEEDBACK}.items()
     },
     "writing": {
         "magrpo_cross": ({}, ("",)),
@@ -153,6 +164,7 @@ UNTRAINED = {
     },
     "turns": {"untrained_one_turn": ALIGNED, "untrained_two_turns": TURNS},
     "guidance": {"untrained_no_feedback": PLAIN},
+    "convention": {"untrained_one_turn": ALIGNED},
     "writing": {
         "untrained_team": {},
         "untrained_single": SOLO_TEXT,
@@ -170,18 +182,24 @@ WARM_UPS = {
     },
     "turns": {"warm_team": WARM},
     "guidance": {"warm_team": WARM},
+    "convention": {"warm_team": DIVIDE},
     "sums": {"warm_solo": FORM},
     "words": {"warm_solo": FORM},
 }
 # Warm-ups that begin from warm_team.
-SECOND_WARM_UPS = {"turns": {"warm_both_turns": LATER}, "guidance": {"warm_both_turns": LATER}}
+SECOND_WARM_UPS = {task: {"warm_both_turns": LATER} for task in ("turns", "guidance", "convention")}
 # What the agents of a warm-up do in another way, before they learn more; and that warm-up.
 WARMED_UP = {
     "turns": {"warm_two_turns": (TURNS, "warm_team"), "warm_one_turn": (ALIGNED, "warm_both_turns")},
     "guidance": {
         "warm_two_turns": (TURNS, "warm_team"),
         "warm_no_feedback": (PLAIN, "warm_both_turns"),
-        "warm_expert_1": ({**EXPERT, "expert.model": "skill-1"}, "warm_both_turns"),
+        "warm_expert_1": (FEEDBACK["expert_1"], "warm_both_turns"),
+    },
+    "convention": {
+        "warm_one_turn": (ALIGNED, "warm_both_turns"),
+        "warm_no_feedback": (PLAIN, "warm_both_turns"),
+        "warm_expert_1": (FEEDBACK["expert_1"], "warm_both_turns"),
     },
 }
 
@@ -203,7 +221,10 @@ def _members(task: str) -> dict[str, Method]:
     }
     return members | {
         f"{name}_after_warm_up" if "" in starts else name: Method(
-            {"train.lr": WARM_RATE, **fields}, trained=True, begins=warm, begin_map=_begin_map(warm, fields)
+            {"train.lr": RATES.get(task, WARM_RATE), **fields},
+            trained=True,
+            begins=warm,
+            begin_map=_begin_map(warm, fields),
         )
         for name, (fields, starts) in TRAINED[task].items()
         for warm in starts
@@ -250,10 +271,15 @@ def _begin_map(warm: str, fields: dict) -> tuple[str, ...]:
 
 def _base(task: str):
     """The default config of a task."""
-    if task not in ("sums", "words"):
-        return (writing if task == "writing" else coding).get_config()
-    config = reasoning.get_config("words,solo" if task == "words" else "solo")
-    config.warm_up.steps, config.eval.vote = 0, ""
+    if task in ("sums", "words"):
+        config = reasoning.get_config("words,solo" if task == "words" else "solo")
+        config.eval.vote = ""
+    elif task == "convention":
+        config = convention.get_config()
+        config.sft.source, config.warm_up.folder = "reference", ""  # both conventions, half and half
+    else:
+        config = (writing if task == "writing" else coding).get_config()
+    config.warm_up.steps = 0
     return config
 
 

@@ -254,6 +254,8 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
     kind, feedback, turns = config.task.kind, config.task.feedback, config.train.turns
     if not reasoning.between_turns(config):
         return []
+    if is_dotted(kind) and feedback in FEEDBACKS["coding"]:
+        return []  # the task itself says which of them it gives, see `factory.tasks`
     if is_dotted(kind) or kind == "world":  # what agents are told is the task's own affair
         default = base.task.feedback
         own = f"task.kind={kind!r} has its own feedback"

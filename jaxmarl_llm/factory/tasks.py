@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping
 
-from jaxmarl_llm.config import advice, dialogue, planner, programs, reasoning, router, tools
+from jaxmarl_llm.config import advice, base_config, dialogue, planner, programs, reasoning, router, tools
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
@@ -151,7 +151,7 @@ def _own_task(config, executor: Executor | None, split: str, expert):
     c = config.task
     source, part = source_of(config, split)
     if is_dotted(c.kind):
-        task = _custom(config, executor, split)
+        task = _custom(config, executor, split, expert)
     elif c.kind == "coding":
         task = _coding(config, executor, source, part, expert)
     elif c.kind == "game":
@@ -210,16 +210,25 @@ def _commits(config, executor: Executor | None, source: str, part: str) -> Commi
     )
 
 
-def _custom(config, executor: Executor | None, split: str) -> custom_task.CustomTask:
+def _custom(config, executor: Executor | None, split: str, expert) -> custom_task.CustomTask:
     """The task that ``task.kind`` names, for the team and the turns of the config."""
     task, agents = custom_task.build(config.task.kind, config.task, executor, split), config.team.agents
     if dialogue.of(config):
         return _with_partner(config, task)
     if not config.task.centralised and set(task.agents) != set(agents):
         raise UserError(f"team.agents={tuple(agents)!r}: task.kind={config.task.kind!r} has {task.agents!r}")
+    if reasoning.between_turns(config):
+        task.check_feedback(config.task.feedback, base_config().task.feedback)
+    if expert:
+        task.feedback = _edits(config, expert, task.agents)
     if config.train.turns > 1 and not hasattr(task, "feedback"):
         raise UserError(f"train.turns={config.train.turns}: task.kind={config.task.kind!r} has no feedback")
     return task
+
+
+def _edits(config, expert, agents: tuple[str, ...]) -> ExpertEdits:
+    """The feedback of an expert on functions that these agents wrote, the helpers first."""
+    return ExpertEdits(expert, agents, config.expert.max_tokens, config.task.parsing)
 
 
 def _with_partner(config, task: custom_task.CustomTask) -> custom_task.CustomTask:
@@ -250,7 +259,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
     roles = roles[:1] if dialogue.of(config) else roles
     feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
     if expert:
-        feedback = ExpertEdits(expert, roles, config.expert.max_tokens, c.parsing)
+        feedback = _edits(config, expert, roles)
     task = CodingTask(
         data_files.load_items(source, part, _row_rules(config, executor)),
         executor,

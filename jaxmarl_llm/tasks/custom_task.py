@@ -12,12 +12,12 @@ whose items should differ. The object has
     prompts(item)      {agent: chat messages}
     judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
 
-and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; and, for
-several turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text};
-for train.protocol=dialogue, the methods of a `DialogueTask`; for sft.source=reference,
-``references(item)``: {agent: text} or {agent: [texts]} to imitate; for tools.of_task, ``tools()``: some
-`tasks.tools.Tool`; and ``sequential = True``, with which ``judge(items, completions, histories)`` is told the
-answers before each (`tasks.types.SequentialTask`).
+and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; for several
+turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text}, and
+``feedbacks``, the values of task.feedback that it gives, see `check_feedback`; for train.protocol=dialogue, the
+methods of a `DialogueTask`; for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to
+imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequential = True``, with which
+``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
+EXPERT = "expert_edits"  # the feedback for which an expert is asked, and not the task
 DIALOGUE = ("privileged", "briefing", "ends")  # of a `DialogueTask`
 
 
@@ -71,6 +72,7 @@ class CustomTask:
         for name in ("feedback", *DIALOGUE):
             if method := getattr(task, name, None):
                 setattr(self, name, method)
+        self.feedbacks = tuple(getattr(task, "feedbacks", ()))
         self.references = getattr(task, "references", None)
         self.tools = getattr(task, "tools", None)
         self.sequential = is_sequential(task)
@@ -89,6 +91,20 @@ class CustomTask:
         if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
             shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
             raise UserError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
+
+    def check_feedback(self, wanted: str, default: str) -> None:
+        """Whether the task gives the feedback ``wanted``, a value of ``task.feedback``; UserError if not.
+
+        A task without ``feedbacks`` has one of its own, which goes with the ``default`` of that field. With
+        ``expert_edits`` an expert is asked in place of the task: then every item needs a ``prompt`` and an
+        ``entry_point``, as a coding problem has, and ``agents`` are the helpers and then main.
+        """
+        if wanted not in (self.feedbacks or (default,)):
+            allowed = f"allows {', '.join(self.feedbacks)}" if self.feedbacks else "has its own feedback"
+            raise UserError(f"task.feedback={wanted!r}: {self._name} {allowed}")
+        lacking = [name for name in ("prompt", "entry_point") if not hasattr(self.items[0], name)]
+        if wanted == EXPERT and lacking:
+            raise UserError(f"task.feedback={wanted!r}: items of {self._name} have no {lacking[0]}")
 
     def judge(
         self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History] = ()

@@ -116,7 +116,7 @@ def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp
     for fields, message in (
         ({"task__kind": "letters"}, "task.kind='letters': allowed are coding, "),
         ({"train__protocol": "backwards"}, "train.protocol='backwards': allowed are simultaneous, "),
-        ({"train__turns": 2, "task__feedback": "passed"}, "task.feedback='passed': .* has its own feedback"),
+        ({"train__turns": 2, "task__feedback": "heard"}, "task.feedback='heard': .* has its own feedback"),
     ):
         with pytest.raises(ValueError, match=message):
             validate(config(**fields))

@@ -25,8 +25,10 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.executor import Program
 from jaxmarl_llm.tasks.coding import data_files, row_rules
+from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import sources as code_sources
 from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch
 from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
@@ -55,6 +57,16 @@ class ConventionItem:
     first: str
     second: str
     grade: int = 0
+
+    @property
+    def prompt(self) -> str:
+        """The text of the problem."""
+        return self.problem.prompt
+
+    @property
+    def entry_point(self) -> str:
+        """The name of the tested function."""
+        return self.problem.entry_point
 
     def references(self, convention: str) -> dict[str, str]:
         """The texts of both agents under one of `CONVENTIONS`."""
@@ -138,12 +150,15 @@ class ConventionTask:
     conventions; ``<agent>_first`` and ``<agent>_second``, whether it needs one, and passes beside the
     reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
+    Between turns agents read what `coding.feedback` writes to an answer to the coding problem, about the tests
+    that ``task.revealed_tests`` allows, or an expert's edits; neither names a convention.
+
     What of an answer is judged is what Python would run of it, or with ``task.parsing=paper`` the text of its
     function alone, see `coding.sources.source`.
 
     Args:
       config: the section ``config.task``: the source of coding problems, see `coding.data_files.load_items`,
-        ``parsing`` and ``bad_rows``.
+        ``parsing``, ``bad_rows``, ``feedback`` and ``revealed_tests``.
       executor: its `run(list[Program]) -> list[Report]` judges all programs of a batch in one call.
       split: which of the sources to load, such as ``train``.
 
@@ -153,6 +168,7 @@ class ConventionTask:
 
     runs_programs = True
     agents = AGENTS
+    feedbacks = (*code_feedback.MODES, "expert_edits")
     part_names = ("same", *(f"{agent}_{which}" for agent in AGENTS for which in (*CONVENTIONS, "alone")))
     reward_range = (0.0, 1.0)
 
@@ -165,6 +181,15 @@ class ConventionTask:
         self._executor, self._parsing = executor, config.get("parsing", "python")
         if not self.items:
             raise UserError(f"source {source!r} has no problem whose steps can be divided both ways")
+        mode = config.get("feedback", "plain")
+        self._coding = CodingTask(  # which gives the feedback
+            [item.problem for item in self.items],
+            executor,
+            AGENTS,
+            feedback=mode if mode in code_feedback.MODES else "plain",  # an expert's replaces it
+            revealed_tests=config.get("revealed_tests", 1),
+            parsing=self._parsing,
+        )
 
     def prompts(self, item: ConventionItem) -> dict[str, list[dict[str, str]]]:
         """Chat messages per agent: the same problem, and which function the agent writes."""
@@ -179,6 +204,12 @@ class ConventionTask:
     def references(self, item: ConventionItem) -> dict[str, list[str]]:
         """Reference answers: those of both conventions."""
         return mixed(item)
+
+    def feedback(self, answers: Sequence) -> list[dict[str, str]]:
+        """Feedback to both agents on judged answers, as on answers to the coding problems; see `CodingTask`."""
+        return self._coding.feedback(
+            [dataclasses.replace(answer, item=answer.item.problem) for answer in answers]
+        )
 
     def judge(self, items: Sequence[ConventionItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of joint answers, in order; answer j is to items[j], with completions[agent][j].
