@@ -27,10 +27,18 @@ from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
 
 TASKS = ("guidance", "convention")
+PLAIN = "no_feedback"  # the member without advice
+
+
+def addresses(task: str, url: str) -> dict[str, list[str]]:
+    """Flags that say where the expert is, by member of those that ask it."""
+    members = compare.MEMBERS[task].items()
+    asking = [name for name, member in members if member.fields.get("expert.model")]
+    return {name: [f"--config.expert.base_url={url}"] for name in asking}
 
 
 def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
-    """Evaluate every trained team of two turns with ``task.feedback=plain``; results as `compare.result` gives them.
+    """Evaluate every trained team of two turns as `PLAIN` is; results as `compare.result` gives them.
 
     ``have`` are such results that were made elsewhere.
     """
@@ -42,13 +50,11 @@ def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) 
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
-            config = f"--config=configs/compare.py:task={task},member={name}"
-            plain = "--config.task.feedback=plain"
-            argv = [sys.executable, "-m", "experiments.evaluate", config, plain, f"--workdir={folder}"]
+            config = f"--config=configs/compare.py:task={task},member={PLAIN}"
+            argv = [sys.executable, "-m", "experiments.evaluate", config, f"--workdir={folder}"]
             run({out: [*argv, "--step=latest", f"--out={out}"]})
-            scores = summaries.read_json(out)["sampled"]["scores"]
-            means = {score: ends["mean"] for score, ends in scores.items()}
-            remaining.setdefault(name, {})[seed] = {"after": {"scores": means, "problems": {}}}
+            point = command.evaluated(summaries.read_json(out))
+            remaining.setdefault(name, {})[seed] = {"after": point}
     return remaining
 
 
@@ -64,8 +70,8 @@ def main() -> None:
     paths = list(filter(None, args.have.split(",")))
     have, have_without = (command.finished(paths, key) for key in ("results", "without_advice"))
     with known_expert.Server(data_files.load_items("starter", "all")) as server:
-        address = [f"--config.expert.base_url={server.url}"]
-        results = command.compare_all(args.task, workdir, have, more=address, seeds=seeds)
+        more = addresses(args.task, server.url)
+        results = command.compare_all(args.task, workdir, have, more=more, seeds=seeds)
     pages = command.tables(args.task, results)
     remaining = without_advice(args.task, workdir, results, have_without)
     title = "Without advice: the trained teams with two turns and no feedback"

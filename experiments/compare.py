@@ -11,7 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from absl import flags
 
@@ -56,15 +56,19 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     """
     evaluation, summary = (summaries.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
     if evaluation:
-        means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
-        means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
-        problems = _problems(evaluation["sampled"]["items"])
-        return {UNTRAINED: {"scores": means, "problems": problems}}
+        return {UNTRAINED: evaluated(evaluation)}
     if "after" not in summary:
         return {}
     rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
     marks = [mark for mark in (*budgets.MARKS, "after") if mark in summary]
     return {mark: _point(folder, mark, summary[mark], rows) for mark in marks}
+
+
+def evaluated(evaluation: Mapping) -> dict[str, dict]:
+    """ "scores" and "problems", as of `result`, of what `experiments.evaluate` has written."""
+    means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
+    means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
+    return {"scores": means, "problems": _problems(evaluation["sampled"]["items"])}
 
 
 def _point(folder: pathlib.Path, mark: str, entry: dict, rows: list[dict]) -> dict:
@@ -90,14 +94,14 @@ def compare_all(
     task: str,
     workdir: pathlib.Path,
     have: dict,
-    more: Sequence[str] = (),
+    more: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] = (),
     run: bool = True,
 ) -> dict[str, dict[str, dict]]:
     """Run the members that are missing; returns the results by method and seed.
 
     compare.json has the results at any time.
-    ``have`` are finished results of the same kind, ``more`` further flags of every command, ``seeds`` those
+    ``have`` are finished results of the same kind, ``more`` further flags of a member's command, ``seeds`` those
     that are run, by default all; ``run=False`` runs nothing and takes what is finished.
     CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
     """
@@ -116,7 +120,7 @@ def compare_all(
         if (seed, name) in runs:
             folder = folder_of(workdir, name, seed)
             folder.mkdir(parents=True, exist_ok=True)
-            argv = command(task, name, seed, workdir, more)
+            argv = command(task, name, seed, workdir, (more or {}).get(name, ()))
             rest = f"{left} left, ETA {console.format_seconds(eta.remaining(left))}"
             print(f"\n{name}, seed {seed} ({rest}): {' '.join(argv[1:])}", flush=True)
             code = subprocess.run(argv).returncode

@@ -145,7 +145,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     monkeypatch.setattr(command.subprocess, "run", run)
     times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
     monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
-    results = command.compare_all("coding", tmp_path, have, more=["--config.eval.samples=2"])
+    results = command.compare_all("coding", tmp_path, have, more={"after": ["--config.eval.samples=2"]})
     lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]
     assert lines == [
         "plain, seed 0 (5 left, ETA ?)", "seen, seed 0 (4 left, ETA 4:00)", "after, seed 0 (3 left, ETA 6:00)",
@@ -155,15 +155,15 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     assert saved == results and list(results) == ["plain", "warm", "seen", "after"]
     config = "--config=configs/compare.py:task=coding,member="
     assert commands == [
-        ["experiments.evaluate", f"{config}plain", "--config.seed=0", "--config.eval.samples=2",
+        ["experiments.evaluate", f"{config}plain", "--config.seed=0",
          f"--out={tmp_path}/plain/seed0/evaluation.json"],
-        ["experiments.evaluate", f"{config}seen", "--config.seed=0", "--config.eval.samples=2",
+        ["experiments.evaluate", f"{config}seen", "--config.seed=0",
          f"--workdir={tmp_path}/warm/seed0", "--step=latest", f"--out={tmp_path}/seen/seed0/evaluation.json"],
         ["experiments.train", f"{config}after", "--config.seed=0", "--config.eval.samples=2",
          f"--config.team.begin={tmp_path}/warm/seed0", f"--workdir={tmp_path}/after/seed0"],
-        ["experiments.train", f"{config}warm", "--config.seed=1", "--config.eval.samples=2",
+        ["experiments.train", f"{config}warm", "--config.seed=1",
          f"--workdir={tmp_path}/warm/seed1"],
-        ["experiments.evaluate", f"{config}seen", "--config.seed=1", "--config.eval.samples=2",
+        ["experiments.evaluate", f"{config}seen", "--config.seed=1",
          f"--workdir={tmp_path}/warm/seed1", "--step=latest", f"--out={tmp_path}/seen/seed1/evaluation.json"],
     ]  # fmt: skip
     monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run again: {argv}"))
