@@ -169,6 +169,19 @@ def test_two_items_of_one_name(monkeypatch):
         custom_task.build("mine.Task", None, None, "train")
 
 
+def test_a_task_says_which_feedback_it_gives():
+    own = custom_task.CustomTask(Good(), "task.kind 'mine.Task'")
+    own.check_feedback("level_feedback", "level_feedback")
+    with pytest.raises(ValueError, match="task.feedback='plain': task.kind 'mine.Task' has its own feedback"):
+        own.check_feedback("plain", "level_feedback")
+    task = custom_task.CustomTask(changed(feedbacks=("plain", "expert_edits"))(), "task.kind 'mine.Task'")
+    task.check_feedback("plain", "level_feedback")
+    with pytest.raises(ValueError, match="'level_feedback': task.kind 'mine.Task' allows plain, expert_edits"):
+        task.check_feedback("level_feedback", "level_feedback")
+    with pytest.raises(ValueError, match="'expert_edits': items of task.kind 'mine.Task' have no prompt"):
+        task.check_feedback("expert_edits", "level_feedback")
+
+
 @pytest.mark.parametrize("judgements, error, message", [
     ([], ValueError, "judge gave 0 judgements of 1 answers"),
     ([1.0], ValueError, "judge gave a float on x; expected a Judgement"),

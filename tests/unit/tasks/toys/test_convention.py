@@ -5,9 +5,14 @@ import json
 import pytest
 from ml_collections import ConfigDict
 
+from benchmarks.known_expert import KnownExpert
 from configs import convention, sweep_convention
 from jaxmarl_llm.config import sweeps, validate
 from jaxmarl_llm.executor import Executor
+from jaxmarl_llm.experts.types import Reply
+from jaxmarl_llm.factory import tasks as factory
+from jaxmarl_llm.protocols import Answer
+from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.toys import convention as task_lib
 from jaxmarl_llm.tasks.toys.convention import CONVENTIONS, ConventionTask, forms
@@ -182,6 +187,49 @@ def test_parsing_as_in_the_paper_takes_the_function_alone(task):
     totals = [judged(paper, item, *texts).total for texts in _right_answers(item)]
     # Only what has all in one function, the first of two, with or without prose.
     assert totals == [0, 0, 0, 0, 0, 1, 1, 0, 1] + [0, 0, 0, 0, 0, 1]
+
+
+SECTION = {
+    "source": "starter:steps", "train_split": "all", "feedback": "level_feedback", "revealed_tests": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode, helper_reads, main_reads", [
+    ("plain", "Revise aux. Answer with code only.", "Revise {name}. Answer with code only."),
+    ("level_feedback", "aux: found.\nTests passed: 0 of 1.\nFailed: assert {name}(", "uses aux.\nTests passed: 0"),
+])  # fmt: skip
+def test_a_team_of_two_conventions_reads_which_test_failed(task, mode, helper_reads, main_reads):
+    advised = ConventionTask(ConfigDict(SECTION | {"feedback": mode}), task._executor, "train")
+    item = next(each for each in advised.items if each.task_id == "starter/basics/004")
+    answer = {"aux": item.references("first")["aux"], "main": item.references("second")["main"]}
+    (read,) = advised.feedback([Answer(item, answer, None)])
+    assert helper_reads.format(name=item.entry_point) in read["aux"]
+    assert main_reads.format(name=item.entry_point) in read["main"]
+    assert item.references("first")["aux"] not in read["main"]  # a partner's answer is not shown
+
+
+def test_an_expert_of_known_skill_advises_one_convention(task):
+    """The factory puts the expert in the place of the feedback; right advice is the first convention's answers."""
+    team, agents = convention.get_config("aligned"), ("aux", "main")
+    fields = {"train.turns": 2, "task.feedback": "expert_edits", "expert.model": "skill-1", "expert.key_variable": ""}
+    team.update_from_flattened_dict(fields)
+    validate(team)
+    problems = data_files.load_items("starter", "all")
+
+    class Local:
+        """Answers as the server of `known_expert` does."""
+
+        def ask(self, requests):
+            known = KnownExpert(problems)
+            texts = [known.answer("skill-1", request.messages[-1]["content"]) for request in requests]
+            return [Reply(text, 1, 1) for text in texts]
+
+    built = factory.build_task(team, task._executor, "train", Local())
+    item = built.items[0]
+    (read,) = built.feedback([Answer(item, dict.fromkeys(agents, ""), None)])
+    right = {agent: read[agent].partition("\n")[2].rpartition("\n\n")[0] for agent in agents}
+    (judgement,) = built.judge([item], {agent: [right[agent]] for agent in agents})
+    assert judgement.total == judgement.parts["aux_first"] == judgement.parts["main_first"] == 1
 
 
 def row(task_id, canonical, test):
