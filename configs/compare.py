@@ -277,6 +277,7 @@ def _base(task: str):
     elif task == "convention":
         config = convention.get_config()
         config.sft.source, config.warm_up.folder = "reference", ""  # both conventions, half and half
+        config.sampling.max_prompt_tokens = 384  # a later one holds an answer and what is read of it
     else:
         config = (writing if task == "writing" else coding).get_config()
     config.warm_up.steps = 0
