@@ -150,6 +150,32 @@ def check_prompts(config, team: team_lib.Team, *tasks) -> None:
                         advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
                         raise UserError(f"{text}, the limit is {limit}; {advice}")
                     logging.warning("%s: it will be cut on the left to %d", text, limit)
+    warn_of_later_prompts(config, team, *tasks)
+
+
+def warn_of_later_prompts(config, team: team_lib.Team, *tasks) -> None:
+    """Warn where an answer of full length would leave no room for the prompt of the next turn.
+
+    That prompt holds the one before, the answer and what is read between turns, and a run ends at the first one
+    that is too long: after minutes, or hours. In a world a turn's prompt is known and checked as the first one is.
+    """
+    limit, kind = config.sampling.max_prompt_tokens, config.task.kind
+    if config.train.turns == 1 or config.sampling.long_prompts != "error" or kind == "world":
+        return
+    longest: dict[str, int] = {}
+    for messages_of in (task.prompts(item) for task in tasks for item in task.items):
+        for agent, messages in messages_of.items():
+            if not team[agent].remote:
+                length = len(team[agent].tokenizer.encode_chat(messages))
+                longest[agent] = max(length, longest.get(agent, 0))
+    for agent, first in longest.items():
+        answer = agent_settings.value(config, agent, "max_new_tokens")
+        if first + answer > limit:
+            logging.warning(
+                "sampling.max_prompt_tokens=%d: of agent %r a first prompt has %d tokens and an answer may have %d, "
+                "and the prompt of the next turn holds both and more; the run ends at the first one that is longer",
+                limit, agent, first, answer,
+            )  # fmt: skip
 
 
 def prompt_sizes(config, team: team_lib.Team, tasks_of_run):

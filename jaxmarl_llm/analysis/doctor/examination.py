@@ -22,7 +22,7 @@ from jaxmarl_llm.analysis.doctor import (
 )
 from jaxmarl_llm.analysis.doctor.result import Result, failed
 from jaxmarl_llm.analysis.doctor.rewards import ErrorKeepingTask
-from jaxmarl_llm.config import maporl, validate
+from jaxmarl_llm.config import agent_settings, maporl, validate
 from jaxmarl_llm.config.programs import check_training
 from jaxmarl_llm.config.systems import FROM_PAIRS
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
@@ -151,7 +151,11 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]
         yield failed(texts.prompt_lengths.title, error)
     else:
         c = config.sampling
-        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts)
+        answers = {agent: agent_settings.value(config, agent, "max_new_tokens") for agent in lengths}
+        later = (
+            config.train.turns > 1 and config.task.kind != "world"
+        )  # where a turn's prompt holds no answer
+        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts, answers if later else None)
 
 
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:

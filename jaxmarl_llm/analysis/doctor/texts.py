@@ -130,19 +130,29 @@ def _squeezed(text: str) -> str:
 
 @check("prompt lengths")
 def prompt_lengths(
-    lengths: Mapping[str, Sequence[int]], limit: int, long_prompts: str = "error"
+    lengths: Mapping[str, Sequence[int]],
+    limit: int,
+    long_prompts: str = "error",
+    answers: Mapping[str, int] | None = None,
 ) -> tuple[str, str]:
-    """Check that all prompts are within ``sampling.max_prompt_tokens``.
+    """Check that all prompts are within ``sampling.max_prompt_tokens``, and that a next turn has room for an answer.
 
     Args:
       lengths: tokens of every prompt, by agent.
       limit: ``sampling.max_prompt_tokens``.
       long_prompts: what happens to longer ones: ``error`` or ``truncate``.
+      answers: by agent, tokens of the longest answer, which the prompt of its next turn holds; None: no turn follows.
     """
     longest = max(max(agent_lengths) for agent_lengths in lengths.values())
     shown = by_agent({agent: max(agent_lengths) for agent, agent_lengths in lengths.items()})
     long = sum(length > limit for agent_lengths in lengths.values() for length in agent_lengths)
     text = f"longest of {sum(map(len, lengths.values()))}: {shown} tokens, limit {limit}"
+    needed = max((max(lengths[agent]) + tokens for agent, tokens in (answers or {}).items()), default=0)
+    if not long and needed > limit and long_prompts == "error":
+        return (
+            "warn",
+            f"{text}: with an answer a next turn's prompt may have {needed} and more, which ends a run",
+        )
     if not long:
         return "ok", text
     advice = f"raise sampling.max_prompt_tokens to {longest}"

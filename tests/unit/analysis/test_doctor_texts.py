@@ -99,6 +99,14 @@ def test_prompts_within_the_limit():
     assert result == ("prompt lengths", "ok", "longest of 4: aux 30, main 40 tokens, limit 40")
 
 
+def test_prompts_that_leave_no_room_for_the_next_turn():
+    answers = {"aux": 16, "main": 16}
+    assert texts.prompt_lengths(LENGTHS, 56, answers=answers).status == "ok"
+    result = texts.prompt_lengths(LENGTHS, 55, answers=answers)
+    assert result.status == "warn" and "with an answer a next turn's prompt may have 56 and more" in result.sentence
+    assert texts.prompt_lengths(LENGTHS, 55, "truncate", answers).status == "ok"
+
+
 @pytest.mark.parametrize("long_prompts, status", [("error", "fail"), ("truncate", "warn")])
 def test_longer_prompts(long_prompts, status):
     result = texts.prompt_lengths(LENGTHS, 29, long_prompts)

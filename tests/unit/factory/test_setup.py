@@ -181,13 +181,13 @@ class Words:
         return [word for message in messages for word in message["content"].split()]
 
 
-def prompt_check(limit, long_prompts, lengths):
+def prompt_check(limit, long_prompts, lengths, **fields):
     items = [types.SimpleNamespace(task_id=f"p{n}", words="w " * n) for n in lengths]
     task = types.SimpleNamespace(
         items=items, prompts=lambda item: {"main": [{"role": "user", "content": item.words}]}
     )
     team = {"main": types.SimpleNamespace(remote=False, tokenizer=Words())}
-    c = config(sampling__max_prompt_tokens=limit, sampling__long_prompts=long_prompts)
+    c = config(sampling__max_prompt_tokens=limit, sampling__long_prompts=long_prompts, **fields)
     teams.check_prompts(c, team, task)
 
 
@@ -200,6 +200,19 @@ def test_long_prompts(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "the prompt of agent 'main' for p6 has 6 tokens: it will be cut on the left to 5"
     ]
+
+
+def test_prompts_of_a_next_turn_that_may_not_fit(caplog):
+    turns = {"train__turns": 2, "sampling__max_new_tokens": 3, "team__agents": ("main",)}
+    with caplog.at_level(logging.WARNING):
+        prompt_check(8, "error", [4, 5], **turns)
+        prompt_check(7, "truncate", [4, 5], **turns)
+        prompt_check(7, "error", [4, 5], **turns | {"train__turns": 1})
+        assert not caplog.records
+        prompt_check(7, "error", [4, 5], **turns)
+    (record,) = caplog.records
+    expected = "sampling.max_prompt_tokens=7: of agent 'main' a first prompt has 5 tokens and an answer may have 3,"
+    assert record.getMessage().startswith(expected)
 
 
 @pytest.mark.model
