@@ -43,7 +43,7 @@ def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) 
     ``have`` are such results that were made elsewhere.
     """
     remaining: dict[str, dict[str, dict]] = {}
-    for name in compare.FEEDBACK:
+    for name in compare.FEEDBACK[task]:
         for seed in results.get(name, {}):
             if seed in have.get(name, {}):
                 remaining.setdefault(name, {})[seed] = have[name][seed]

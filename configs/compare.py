@@ -67,11 +67,25 @@ SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144, "train.
 ALIGNED = {"train.joint_mode": "aligned"}
 PIPELINE = {**ALIGNED, "train.protocol": "pipeline"}
 TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
-PLAIN = {**TURNS, "task.feedback": "plain"}
-OWN_TESTS = {**TURNS, "task.feedback": "level_feedback"}
-EXPERT = {  # benchmarks/known_expert.py serves models of these names
-    **TURNS, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
-}  # fmt: skip
+# One answer of each node goes on: its second answers share one prompt, which is most of an update's work there.
+CHAIN = {**ALIGNED, "train.turns": 2, "train.hand_on": "random"}
+
+
+def _feedback(turns: dict) -> dict[str, dict]:
+    """Members of several turns, by what is read between them."""
+    expert = {
+        **turns, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
+    }  # fmt: skip
+    # benchmarks/known_expert.py serves models of these names
+    experts = {"0": "skill-0", "half": "skill-0.5", "1": "skill-1", "shuffled": "shuffled"}
+    return {
+        "no_feedback": {**turns, "task.feedback": "plain"},
+        "own_tests": {**turns, "task.feedback": "level_feedback"},
+        **{f"expert_{name}": {**expert, "expert.model": model} for name, model in experts.items()},
+    }
+
+
+FEEDBACK = {"guidance": _feedback(TURNS), "convention": _feedback(CHAIN)}
 _WARM_UP = coding.get_config("warm_up")  # as `make train` has it
 WARM = {
     "train.system": "sft", "sft.source": "reference", "train.joint_mode": "aligned",
@@ -85,17 +99,10 @@ LATER = {
     "train.steps": 20, "train.lr": _WARM_UP.warm_up.lr / 2,
 }  # fmt: skip
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
-FEEDBACK = {  # of two turns, by what is read between them
-    "no_feedback": PLAIN,
-    "own_tests": OWN_TESTS,
-    "expert_0": {**EXPERT, "expert.model": "skill-0"},
-    "expert_half": {**EXPERT, "expert.model": "skill-0.5"},
-    "expert_1": {**EXPERT, "expert.model": "skill-1"},
-    "expert_shuffled": {**EXPERT, "expert.model": "shuffled"},
-}
 # The task of docs/convention.md: short problems, of which the agents can do either step.
 _CONVENTION = convention.get_config()
 DIVIDE = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
+DIVIDE_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
 RATES = {"convention": _CONVENTION.train.lr}  # where it is not `WARM_RATE`
 # Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
 TWO = {"team.agents": ("first", "second")}
@@ -140,9 +147,10 @@ TRAINED = {
         "two_turns_tree": (TURNS, ("warm_both_turns",)),
         "two_turns_best": ({**TURNS, "train.hand_on": "best"}, ("warm_both_turns",)),
     },
-    "guidance": {name: (fields, ("warm_both_turns",)) for name, fields in FEEDBACK.items()},
+    "guidance": {name: (fields, ("warm_both_turns",)) for name, fields in FEEDBACK["guidance"].items()},
     "convention": {
-        name: (fields, ("warm_both_turns",)) for name, fields in {"one_turn": ALIGNED, **FEEDBACK}.items()
+        name: (fields, ("warm_both_turns",))
+        for name, fields in {"one_turn": ALIGNED, **FEEDBACK["convention"]}.items()
     },
     "writing": {
         "magrpo_cross": ({}, ("",)),
@@ -163,7 +171,7 @@ UNTRAINED = {
         "untrained_discussion": {**ALIGNED, "train.protocol": "discussion"},
     },
     "turns": {"untrained_one_turn": ALIGNED, "untrained_two_turns": TURNS},
-    "guidance": {"untrained_no_feedback": PLAIN},
+    "guidance": {"untrained_no_feedback": FEEDBACK["guidance"]["no_feedback"]},
     "convention": {"untrained_one_turn": ALIGNED},
     "writing": {
         "untrained_team": {},
@@ -187,19 +195,23 @@ WARM_UPS = {
     "words": {"warm_solo": FORM},
 }
 # Warm-ups that begin from warm_team.
-SECOND_WARM_UPS = {task: {"warm_both_turns": LATER} for task in ("turns", "guidance", "convention")}
+SECOND_WARM_UPS = {
+    "turns": {"warm_both_turns": LATER},
+    "guidance": {"warm_both_turns": LATER},
+    "convention": {"warm_both_turns": DIVIDE_LATER},
+}
 # What the agents of a warm-up do in another way, before they learn more; and that warm-up.
 WARMED_UP = {
     "turns": {"warm_two_turns": (TURNS, "warm_team"), "warm_one_turn": (ALIGNED, "warm_both_turns")},
     "guidance": {
         "warm_two_turns": (TURNS, "warm_team"),
-        "warm_no_feedback": (PLAIN, "warm_both_turns"),
-        "warm_expert_1": (FEEDBACK["expert_1"], "warm_both_turns"),
+        "warm_no_feedback": (FEEDBACK["guidance"]["no_feedback"], "warm_both_turns"),
+        "warm_expert_1": (FEEDBACK["guidance"]["expert_1"], "warm_both_turns"),
     },
     "convention": {
         "warm_one_turn": (ALIGNED, "warm_both_turns"),
-        "warm_no_feedback": (PLAIN, "warm_both_turns"),
-        "warm_expert_1": (FEEDBACK["expert_1"], "warm_both_turns"),
+        "warm_no_feedback": (FEEDBACK["convention"]["no_feedback"], "warm_both_turns"),
+        "warm_expert_1": (FEEDBACK["convention"]["expert_1"], "warm_both_turns"),
     },
 }
 
