@@ -124,9 +124,10 @@ class Sft:
 class OnRollouts:
     """Supervised fine-tuning under the prompts of a rollout; see `types.System`.
 
-    In place of each answer its agent imitates a demonstration of its own for the problem: sample g number g, beginning
-    again after the last. Nothing is learned where the agent has none for the problem, nor in place of a remark, a call,
-    or a text that goes on from an earlier one.
+    In place of each answer its agent imitates a demonstration of its own for the problem: they are taken in turn over
+    the batch, sample g of problem i number i G + g, beginning again after the last, so that where a problem has more
+    demonstrations than answers all come up. Nothing is learned where the agent has none for the problem, nor in place
+    of a remark, a call, or a text that goes on from an earlier one.
 
     Args:
       rows: demonstrations, named as the problems that they are of.
@@ -142,7 +143,8 @@ class OnRollouts:
     def assign(self, forest: Forest | None) -> Credit:
         """Return the forest with demonstrations as completions, their weights as advantages."""
         assert forest is not None
-        rows = [self._row(forest, turn) for turn in forest.turns]
+        samples = 1 + max((turn.sample for turn in forest.turns), default=0)
+        rows = [self._row(forest, turn, turn.item * samples + turn.sample) for turn in forest.turns]
         turns = tuple(_imitated(turn, row) for turn, row in zip(forest.turns, rows, strict=True))
         imitated = [row for row in rows if row is not None]
         weights_R = np.array([row.weight if row else 0.0 for row in rows], np.float32)
@@ -155,10 +157,10 @@ class OnRollouts:
         taught = dataclasses.replace(forest, turns=turns)
         return DemonstrationCredit(taught, weights_R, returns_R, groups_R, extra_metrics=numbers)
 
-    def _row(self, forest: Forest, turn: Turn) -> Encoded | None:
-        """What is imitated in place of a turn, None for nothing."""
+    def _row(self, forest: Forest, turn: Turn, number: int) -> Encoded | None:
+        """What is imitated in place of a turn: the agent's demonstration of that number, None for nothing."""
         own = self._rows.get((str(forest.items[turn.item].task_id), turn.agent), [])
-        return own[turn.sample % len(own)] if own and turn.kind == ANSWER and not turn.prefix else None
+        return own[number % len(own)] if own and turn.kind == ANSWER and not turn.prefix else None
 
     def learn(self, credit: Credit) -> dict[str, float]:
         """Do nothing: there are no models."""

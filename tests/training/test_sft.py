@@ -140,6 +140,16 @@ def test_answers_of_a_rollout_are_replaced_by_demonstrations():
     assert credit.metrics() == {"sft/demonstrations": 3, "sft/tokens": 7}
 
 
+def test_one_answer_to_a_problem_imitates_all_its_demonstrations_in_turn():
+    """With fewer answers than demonstrations the place in the batch, which epochs shuffle, decides."""
+    forest = small_forest(tiny.AGENTS)
+    rows = [Encoded("a", np.array([1]), np.array([text, 3]), "", 1.0, name=f"item {item}")
+            for item in (0, 1) for text in (41, 42)]  # fmt: skip
+    turns = tuple(turn for turn in forest.turns if turn.agent == "a" and turn.sample == 0)
+    credit = sft.OnRollouts(rows).assign(dataclasses.replace(forest, turns=turns))
+    assert [turn.completion.tolist() for turn in credit.forest.turns] == [[41, 3], [42, 3]]
+
+
 def test_the_gradient_on_a_rollout_is_that_of_cross_entropy():
     forest, lora = small_forest(tiny.AGENTS), tiny.lora()
     texts = {("a", "item 0"): [20, 21, 3], ("a", "item 1"): [22, 3], ("b", "item 0"): [30, 3]}
