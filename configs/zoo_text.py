@@ -82,8 +82,8 @@ ROWS = {
                 COMPARE, "comparison.md", NOT_SHOWN,
             ),
             Result(
-                SMOL, STARTER, "return, sampled", "35.9 [34.5, 37.5]", "37.2 (23.2, 51.2) [36.3, 38.2], trained",
-                "side by side, trained 37.8 [36.7, 38.8]", "gain +1.3 (-12.7, +15.3) [-0.1, +2.8]", "0, 1",
+                SMOL, STARTER, "return, sampled", "35.9 [34.5, 37.5]", "37.4 (34.6, 40.2) [36.6, 38.2], trained",
+                "side by side, trained 38.4 [37.3, 39.4]", "gain +1.4 (-1.4, +4.2) [+0.0, +2.8]", "0, 1, 2",
                 "16,000 tokens, both", COMPARE, "comparison.md", NOT_SHOWN,
             ),
             Result(
