@@ -118,7 +118,7 @@ ROWS = {
         ours=(
             Result(
                 SMOL, STARTER, "pass@1, sampled", "7.1 [2.7, 12.5]", "8.6 (1.5, 15.8) [5.1, 12.5]",
-                "a team, MAGRPO with cross 5.4 [2.2, 8.5], from 4.5 [0.9, 8.9]",
+                "a team, MAGRPO with cross 7.1 [3.9, 10.4], from 4.5 [0.9, 8.9]",
                 "gain +1.5 (-5.6, +8.6) [-3.3, +6.0]", "0, 1, 2", "16,000 tokens, both",
                 COMPARE, "comparison.md", NOT_SHOWN,
             ),
