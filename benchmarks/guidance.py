@@ -1,14 +1,13 @@
 """Measure whether an expert's advice between turns earns more than feedback that costs nothing.
 
-    python -m benchmarks.guidance --workdir=runs/guidance
-    python -m benchmarks.guidance --task=convention --workdir=runs/two_turns
+    python -m benchmarks.guidance
+    python -m benchmarks.guidance --task=convention
 
-Serves the experts of known skill (`benchmarks.known_expert`), runs the members of
-`configs/compare.py:task=guidance`, or of another task with such members, that are not finished, and prints
-their tables. Then every trained team of two turns is evaluated once more with no feedback but a request to try
-again: what remains without advice.
-If it is stopped, the same command continues. Several machines can share the work: `--seeds` runs some of the
-seeds, `--have=<guidance.json>,..` takes what was finished elsewhere.
+Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for the
+task that are not finished, and prints their tables. Then every trained team of two turns is evaluated once more
+with no feedback but a request to try again: what remains without advice. If it is stopped, the same command
+continues. Several machines can share the work: `--seeds` runs some of the seeds, `--have=<guidance.json>,..`
+takes what was finished elsewhere.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from jaxmarl_llm.tasks.coding import data_files
 from jaxmarl_llm.utils import console, files
 
 TASKS = ("guidance", "convention")
-PLAIN = "no_feedback"  # the member without advice
+WITHOUT = "no_feedback"  # the member that reads nothing between its turns
 
 
 def addresses(task: str, url: str) -> dict[str, list[str]]:
@@ -38,7 +37,7 @@ def addresses(task: str, url: str) -> dict[str, list[str]]:
 
 
 def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
-    """Evaluate every trained team of two turns as `PLAIN` is; results as `compare.result` gives them.
+    """Evaluate every trained team of two turns as the member `WITHOUT` is; results as `compare.result` gives them.
 
     ``have`` are such results that were made elsewhere.
     """
@@ -50,7 +49,7 @@ def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) 
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
-            config = f"--config=configs/compare.py:task={task},member={PLAIN}"
+            config = f"--config=configs/compare.py:task={task},member={WITHOUT}"
             argv = [sys.executable, "-m", "experiments.evaluate", config, f"--workdir={folder}"]
             run({out: [*argv, "--step=latest", f"--out={out}"]})
             point = command.evaluated(summaries.read_json(out))
@@ -62,11 +61,12 @@ def main() -> None:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--task", default=TASKS[0], choices=TASKS, help="whose members of configs/compare.py")
-    parser.add_argument("--workdir", default="runs/guidance")
+    parser.add_argument("--workdir", default="", help="empty: runs/<task>")
     parser.add_argument("--seeds", default="", help="the seeds that are run, with commas; empty: all")
     parser.add_argument("--have", default="", help="guidance.json of earlier calls, with commas")
     args = parser.parse_args()
-    workdir, seeds = pathlib.Path(args.workdir), command.seeds_of(filter(None, args.seeds.split(",")))
+    workdir = pathlib.Path(args.workdir or f"runs/{args.task}")  # members of both tasks have the same names
+    seeds = command.seeds_of(filter(None, args.seeds.split(",")))
     paths = list(filter(None, args.have.split(",")))
     have, have_without = (command.finished(paths, key) for key in ("results", "without_advice"))
     with known_expert.Server(data_files.load_items("starter", "all")) as server:

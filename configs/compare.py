@@ -8,14 +8,13 @@ One alone: python -m experiments.train --config=configs/compare.py:task=coding,m
 
 Tasks: coding, turns (one against two), guidance (advice between turns) and convention (both questions on
 short problems), for which python -m benchmarks.guidance serves the expert and runs them, writing, sums and
-words (systems for questions). Every trained member ends when it
-has drawn `BUDGET` tokens and has had as many answers judged; at each of the two it is evaluated on the test
-items. The learning rate of training from rewards is constant after two updates and the same for all that
-begin alike. A member begins from the untrained team or from a warm-up on reference solutions
-(train.system=sft), of the same problems, the same number of iterations and the same learning rate for all,
-one for each way to divide the roles; the rates are those of coding.py:warm_up. Teams of sums and words all
-begin as one agent that has imitated the form of an answer for a few iterations. MALT collects first and draws
-nothing later, so it ends by its number of iterations.
+words (systems for questions). Every trained member ends when it has drawn `BUDGET` tokens and has had as many
+answers judged; at each of the two it is evaluated on the test items. The learning rate of training from rewards
+is constant after two updates and the same for all that begin alike. A member begins from the untrained team or
+from a warm-up on reference solutions (train.system=sft), of the same problems, the same number of iterations and
+the same learning rate for all, one for each way to divide the roles; the rates are those of coding.py:warm_up, and
+for convention those of convention.py. Teams of sums and words all begin as one agent that has imitated the form of
+an answer for a few iterations. MALT collects first and draws nothing later, so it ends by its number of iterations.
 """
 
 import dataclasses
@@ -101,8 +100,8 @@ LATER = {
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
 # The task of docs/convention.md: short problems, of which the agents can do either step.
 _CONVENTION = convention.get_config()
-DIVIDE = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
-DIVIDE_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
+SHORT_WARM = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
+SHORT_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
 RATES = {"convention": _CONVENTION.train.lr}  # where it is not `WARM_RATE`
 # Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
 TWO = {"team.agents": ("first", "second")}
@@ -190,44 +189,38 @@ WARM_UPS = {
     },
     "turns": {"warm_team": WARM},
     "guidance": {"warm_team": WARM},
-    "convention": {"warm_team": DIVIDE},
+    "convention": {"warm_team": SHORT_WARM},
     "sums": {"warm_solo": FORM},
     "words": {"warm_solo": FORM},
 }
-# Warm-ups that begin from warm_team.
-SECOND_WARM_UPS = {
-    "turns": {"warm_both_turns": LATER},
-    "guidance": {"warm_both_turns": LATER},
-    "convention": {"warm_both_turns": DIVIDE_LATER},
-}
+# Of `warm_both_turns`, a warm-up that begins from warm_team.
+SECOND_WARM_UPS = {"turns": LATER, "guidance": LATER, "convention": SHORT_LATER}
 # What the agents of a warm-up do in another way, before they learn more; and that warm-up.
+_READING = {
+    task: {f"warm_{name}": (members[name], "warm_both_turns") for name in ("no_feedback", "expert_1")}
+    for task, members in FEEDBACK.items()
+}
+_ONE_TURN = {"warm_one_turn": (ALIGNED, "warm_both_turns")}
+_TWO_TURNS = {"warm_two_turns": (TURNS, "warm_team")}
 WARMED_UP = {
-    "turns": {"warm_two_turns": (TURNS, "warm_team"), "warm_one_turn": (ALIGNED, "warm_both_turns")},
-    "guidance": {
-        "warm_two_turns": (TURNS, "warm_team"),
-        "warm_no_feedback": (FEEDBACK["guidance"]["no_feedback"], "warm_both_turns"),
-        "warm_expert_1": (FEEDBACK["guidance"]["expert_1"], "warm_both_turns"),
-    },
-    "convention": {
-        "warm_one_turn": (ALIGNED, "warm_both_turns"),
-        "warm_no_feedback": (FEEDBACK["convention"]["no_feedback"], "warm_both_turns"),
-        "warm_expert_1": (FEEDBACK["convention"]["expert_1"], "warm_both_turns"),
-    },
+    "turns": _TWO_TURNS | _ONE_TURN,
+    "guidance": _TWO_TURNS | _READING["guidance"],
+    "convention": _ONE_TURN | _READING["convention"],
 }
 
 
 def is_warm_up(task: str, name: str) -> bool:
     """Whether a member learns from demonstrations, as a start of others."""
-    return name in WARM_UPS.get(task, {}) or name in SECOND_WARM_UPS.get(task, {})
+    return name in WARM_UPS.get(task, {}) or name == "warm_both_turns"
 
 
 def _members(task: str) -> dict[str, Method]:
     """All members of a task, in the order in which they are run and shown."""
     members = {name: Method(fields) for name, fields in UNTRAINED[task].items()}
     members |= {name: Method(fields, trained=True) for name, fields in WARM_UPS.get(task, {}).items()}
-    second, seen = SECOND_WARM_UPS.get(task, {}), WARMED_UP.get(task, {})
-    members |= {name: Method(fields, trained=True, begins="warm_team") for name, fields in second.items()}
-    members |= {name: Method(fields, begins=warm) for name, (fields, warm) in seen.items()}
+    if task in SECOND_WARM_UPS:
+        members["warm_both_turns"] = Method(SECOND_WARM_UPS[task], trained=True, begins="warm_team")
+    members |= {name: Method(fields, begins=warm) for name, (fields, warm) in WARMED_UP.get(task, {}).items()}
     members |= {
         name: Method(fields, trained=True) for name, (fields, starts) in TRAINED[task].items() if "" in starts
     }
@@ -265,13 +258,8 @@ def starts(task: str) -> dict[str, str]:
 def _roles(fields: dict) -> tuple:
     """What decides who writes what, and who reads what."""
     names = (
-        "team.agents",
-        "task.centralised",
-        "train.protocol",
-        "train.turns",
-        "task.feedback",
-        "expert.model",
-    )
+        "team.agents", "task.centralised", "train.protocol", "train.turns", "task.feedback", "expert.model",
+    )  # fmt: skip
     return tuple(fields.get(name) for name in names)
 
 

@@ -65,7 +65,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
 
 
 def evaluated(evaluation: Mapping) -> dict[str, dict]:
-    """ "scores" and "problems", as of `result`, of what `experiments.evaluate` has written."""
+    """The scores, and those by test problem, that `experiments.evaluate` has written, as `result` has them."""
     means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
     means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
     return {"scores": means, "problems": _problems(evaluation["sampled"]["items"])}

@@ -77,6 +77,16 @@ def longest(config: Mapping) -> int:
     return max(value(config, agent, "max_new_tokens") for agent in config["team"]["agents"])
 
 
+def in_next_prompt(config: Mapping) -> dict[str, int]:
+    """Tokens of the longest answer that the prompt of its agent's next turn holds, by agent.
+
+    {} where no turn follows, and in a world, where a turn's prompt is made anew and known before.
+    """
+    if config["train"]["turns"] == 1 or config["task"]["kind"] == "world":
+        return {}
+    return {agent: value(config, agent, "max_new_tokens") for agent in config["team"]["agents"]}
+
+
 def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:
     """One sentence per field of ``team.agent`` that cannot be; ``shared``: the fields that all agents share."""
     bad, agents = [], tuple(config.team.agents)

@@ -1,7 +1,8 @@
 """From a config to the team: its models, their layout on devices, and what its prompts may be."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -138,44 +139,43 @@ def _keeps_reference(config) -> bool:
 def check_prompts(config, team: team_lib.Team, *tasks) -> None:
     """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation."""
     limit = config.sampling.max_prompt_tokens
-    for task in tasks:
-        for item in task.items:
-            for agent, messages in task.prompts(item).items():
-                if team[agent].remote:
-                    continue  # what it takes is not known here
-                length = len(team[agent].tokenizer.encode_chat(messages))
-                if length > limit:
-                    text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
-                    if config.sampling.long_prompts == "error":
-                        advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
-                        raise UserError(f"{text}, the limit is {limit}; {advice}")
-                    logging.warning("%s: it will be cut on the left to %d", text, limit)
-    warn_of_later_prompts(config, team, *tasks)
+    for agent, item, length in _prompt_tokens(team, tasks):
+        if length > limit:
+            text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
+            if config.sampling.long_prompts == "error":
+                advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
+                raise UserError(f"{text}, the limit is {limit}; {advice}")
+            logging.warning("%s: it will be cut on the left to %d", text, limit)
+    warn_of_next_prompts(config, team, *tasks)
 
 
-def warn_of_later_prompts(config, team: team_lib.Team, *tasks) -> None:
+def warn_of_next_prompts(config, team: team_lib.Team, *tasks) -> None:
     """Warn where an answer of full length would leave no room for the prompt of the next turn.
 
     That prompt holds the one before, the answer and what is read between turns, and a run ends at the first one
-    that is too long: after minutes, or hours. In a world a turn's prompt is known and checked as the first one is.
+    that is too long: after minutes, or hours.
     """
-    limit, kind = config.sampling.max_prompt_tokens, config.task.kind
-    if config.train.turns == 1 or config.sampling.long_prompts != "error" or kind == "world":
+    limit, answers = config.sampling.max_prompt_tokens, agent_settings.in_next_prompt(config)
+    if not answers or config.sampling.long_prompts != "error":
         return
     longest: dict[str, int] = {}
-    for messages_of in (task.prompts(item) for task in tasks for item in task.items):
-        for agent, messages in messages_of.items():
-            if not team[agent].remote:
-                length = len(team[agent].tokenizer.encode_chat(messages))
-                longest[agent] = max(length, longest.get(agent, 0))
+    for agent, _, length in _prompt_tokens(team, tasks):
+        longest[agent] = max(length, longest.get(agent, 0))
     for agent, first in longest.items():
-        answer = agent_settings.value(config, agent, "max_new_tokens")
-        if first + answer > limit:
+        if first + answers[agent] > limit:
             logging.warning(
                 "sampling.max_prompt_tokens=%d: of agent %r a first prompt has %d tokens and an answer may have %d, "
                 "and the prompt of the next turn holds both and more; the run ends at the first one that is longer",
-                limit, agent, first, answer,
+                limit, agent, first, answers[agent],
             )  # fmt: skip
+
+
+def _prompt_tokens(team: team_lib.Team, tasks) -> Iterator[tuple[str, Any, int]]:
+    """Agent, item and length of every first prompt of local agents; what others take is not known here."""
+    for item, prompts in ((item, task.prompts(item)) for task in tasks for item in task.items):
+        for agent, messages in prompts.items():
+            if not team[agent].remote:
+                yield agent, item, len(team[agent].tokenizer.encode_chat(messages))
 
 
 def prompt_sizes(config, team: team_lib.Team, tasks_of_run):

@@ -151,11 +151,9 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]
         yield failed(texts.prompt_lengths.title, error)
     else:
         c = config.sampling
-        answers = {agent: agent_settings.value(config, agent, "max_new_tokens") for agent in lengths}
-        later = (
-            config.train.turns > 1 and config.task.kind != "world"
-        )  # where a turn's prompt holds no answer
-        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts, answers if later else None)
+        answers = agent_settings.in_next_prompt(config)
+        own = {agent: answers[agent] for agent in lengths if agent in answers}
+        yield texts.prompt_lengths(lengths, c.max_prompt_tokens, c.long_prompts, own)
 
 
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:

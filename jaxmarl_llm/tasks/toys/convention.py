@@ -24,6 +24,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxmarl_llm.executor import Program
+from jaxmarl_llm.tasks import custom_task
 from jaxmarl_llm.tasks.coding import data_files, row_rules
 from jaxmarl_llm.tasks.coding import feedback as code_feedback
 from jaxmarl_llm.tasks.coding import sources as code_sources
@@ -151,7 +152,8 @@ class ConventionTask:
     reference partner of that convention; ``same``, whether there is a convention that both answers follow.
 
     Between turns agents read what `coding.feedback` writes to an answer to the coding problem, about the tests
-    that ``task.revealed_tests`` allows, or an expert's edits; neither names a convention.
+    that ``task.revealed_tests`` allows, or an expert's edits. An expert who knows the reference solution of that
+    problem edits towards the convention ``first``.
 
     What of an answer is judged is what Python would run of it, or with ``task.parsing=paper`` the text of its
     function alone, see `coding.sources.source`.
@@ -168,7 +170,7 @@ class ConventionTask:
 
     runs_programs = True
     agents = AGENTS
-    feedbacks = (*code_feedback.MODES, "expert_edits")
+    feedbacks = (*code_feedback.MODES, custom_task.EXPERT)
     part_names = ("same", *(f"{agent}_{which}" for agent in AGENTS for which in (*CONVENTIONS, "alone")))
     reward_range = (0.0, 1.0)
 

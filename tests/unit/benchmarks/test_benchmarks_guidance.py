@@ -61,3 +61,17 @@ def test_trained_teams_of_two_turns_are_evaluated_without_advice(tmp_path, monke
     validate(config)
     assert (config.train.turns, config.task.feedback, config.expert.model) == (2, "plain", "")
     assert f"--workdir={tmp_path}/expert_1/seed0" in argv and "--step=latest" in argv
+
+
+@pytest.mark.parametrize("task", guidance.TASKS)
+def test_tasks_do_not_share_a_folder(task, monkeypatch):
+    """Their members have the same names, and what is in a member's folder counts as finished."""
+
+    def compare_all(name, workdir, *args, **options):
+        assert (name, workdir) == (task, pathlib.Path("runs") / task)
+        raise SystemExit(7)
+
+    monkeypatch.setattr(guidance.command, "compare_all", compare_all)
+    monkeypatch.setattr("sys.argv", ["guidance", f"--task={task}"])
+    with pytest.raises(SystemExit, match="7"):
+        guidance.main()
