@@ -6,8 +6,9 @@
 Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for the
 task that are not finished, and prints their tables. Then every trained team of two turns is evaluated once more
 with no feedback but a request to try again: what remains without advice. If it is stopped, the same command
-continues. Several machines can share the work: `--seeds` runs some of the seeds, `--have=<guidance.json>,..`
-takes what was finished elsewhere.
+continues. Several machines can share the work: `--seeds` runs some of the seeds, `--members` some of the members
+and what these begin from, `--have=<guidance.json>,..` takes what was finished elsewhere, `--norun`
+makes the tables of what is finished.
 """
 
 import argparse
@@ -36,10 +37,12 @@ def addresses(task: str, url: str) -> dict[str, list[str]]:
     return {name: [f"--config.expert.base_url={url}"] for name in asking}
 
 
-def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) -> dict[str, dict[str, dict]]:
+def without_advice(
+    task: str, workdir: pathlib.Path, results: dict, have: dict, make: bool = True
+) -> dict[str, dict[str, dict]]:
     """Evaluate every trained team of two turns as the member `WITHOUT` is; results as `compare.result` gives them.
 
-    ``have`` are such results that were made elsewhere.
+    ``have`` are such results that were made elsewhere; ``make=False`` evaluates nothing and takes what is there.
     """
     remaining: dict[str, dict[str, dict]] = {}
     for name in compare.FEEDBACK[task]:
@@ -49,6 +52,8 @@ def without_advice(task: str, workdir: pathlib.Path, results: dict, have: dict) 
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
+            if not (make or out.exists()):
+                continue
             config = f"--config=configs/compare.py:task={task},member={WITHOUT}"
             argv = [sys.executable, "-m", "experiments.evaluate", config, f"--workdir={folder}"]
             run({out: [*argv, "--step=latest", f"--out={out}"]})
@@ -63,17 +68,22 @@ def main() -> None:
     parser.add_argument("--task", default=TASKS[0], choices=TASKS, help="whose members of configs/compare.py")
     parser.add_argument("--workdir", default="", help="empty: runs/<task>")
     parser.add_argument("--seeds", default="", help="the seeds that are run, with commas; empty: all")
+    parser.add_argument("--members", default="", help="the members that are run, with commas; empty: all")
     parser.add_argument("--have", default="", help="guidance.json of earlier calls, with commas")
+    parser.add_argument("--norun", action="store_true", help="make the tables of what is finished")
     args = parser.parse_args()
     workdir = pathlib.Path(args.workdir or f"runs/{args.task}")  # members of both tasks have the same names
     seeds = command.seeds_of(filter(None, args.seeds.split(",")))
+    members = command.members_of(args.task, filter(None, args.members.split(",")))
     paths = list(filter(None, args.have.split(",")))
     have, have_without = (command.finished(paths, key) for key in ("results", "without_advice"))
     with known_expert.Server(data_files.load_items("starter", "all")) as server:
         more = addresses(args.task, server.url)
-        results = command.compare_all(args.task, workdir, have, more=more, seeds=seeds)
+        results = command.compare_all(
+            args.task, workdir, have, more=more, seeds=seeds, members=members, run=not args.norun
+        )
     pages = command.tables(args.task, results)
-    remaining = without_advice(args.task, workdir, results, have_without)
+    remaining = without_advice(args.task, workdir, results, have_without, make=not args.norun)
     title = "Without advice: the trained teams with two turns and no feedback"
     pages.append((title, *methods.table(remaining, "after")))
     for title, headers, rows in pages:

@@ -3,8 +3,9 @@
 Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
 tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
 numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues.
-Several machines can share the work: ``--seeds`` runs some of the seeds, ``--have=<compare.json>,..`` takes
-the results of members that were finished elsewhere, ``--norun`` makes the tables of what is finished.
+Several machines can share the work: ``--seeds`` runs some of the seeds, ``--members`` some of the members and
+what these begin from, ``--have=<compare.json>,..`` takes the results of members that were finished elsewhere,
+``--norun`` makes the tables of what is finished.
 """
 
 import json
@@ -96,13 +97,14 @@ def compare_all(
     have: dict,
     more: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] = (),
+    members: Sequence[str] = (),
     run: bool = True,
 ) -> dict[str, dict[str, dict]]:
     """Run the members that are missing; returns the results by method and seed.
 
     compare.json has the results at any time.
-    ``have`` are finished results of the same kind, ``more`` further flags of a member's command, ``seeds`` those
-    that are run, by default all; ``run=False`` runs nothing and takes what is finished.
+    ``have`` are finished results of the same kind, ``more`` further flags of a member's command, ``seeds`` and
+    ``members`` those that are run, by default all; ``run=False`` runs nothing and takes what is finished.
     CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
@@ -113,8 +115,13 @@ def compare_all(
         # the untrained team is the same with every seed
         if member.trained or member.begins or seed == compare.SEEDS[0]
     }
-    chosen = (seeds or compare.SEEDS) if run else ()
-    runs = {key for key, points in points_of.items() if not points and key[0] in chosen}
+    chosen_seeds = (seeds or compare.SEEDS) if run else ()
+    chosen = members or tuple(compare.MEMBERS[task])
+    runs = {
+        (seed, name)
+        for (seed, name), points in points_of.items()
+        if not points and seed in chosen_seeds and name in chosen
+    }
     left, eta = len(runs), console.Eta()
     for (seed, name), points in points_of.items():
         if (seed, name) in runs:
@@ -131,11 +138,14 @@ def compare_all(
                     f"{name}, seed {seed} failed or was stopped, see above; its command: {line}"
                 )
             eta.tick()
-        if points:  # nothing where it belongs to another seed than those that are run
+        if points:  # nothing where it is none of those that are run
             results.setdefault(name, {})[str(seed)] = points
             files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
     if not results:
-        raise UserError(f"--norun: none of {task} is finished in {workdir} or in what --have names")
+        raise UserError(
+            f"none of {task} is finished in {workdir} or in what --have names, and --norun, --seeds or --members "
+            "leave nothing to run"
+        )
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}
 
 
@@ -180,6 +190,21 @@ def seeds_of(words: Iterable[str]) -> list[int]:
     return [known[word] for word in words]
 
 
+def members_of(task: str, words: Iterable[str]) -> list[str]:
+    """The members that a flag names, and all that these begin from. UserError for one that the task has not."""
+    known, words = compare.MEMBERS[task], list(words)
+    for word in words:
+        if word not in known:
+            raise UserError(
+                f"--members={','.join(words)}: {word!r} is no member of {task}: {', '.join(known)}"
+            )
+    wanted, start = set(), set(words)
+    while start:
+        wanted |= start
+        start = {known[name].begins for name in start} - {""}
+    return [name for name in known if name in wanted]
+
+
 def main(argv):
     """Command line entry."""
     cli.refuse_arguments(argv)
@@ -187,7 +212,8 @@ def main(argv):
     workdir = pathlib.Path(flags.FLAGS.workdir) / task
     files.ensure_writable(workdir / "compare.json", "give another --workdir")
     have, seeds = finished(flags.FLAGS.have), seeds_of(flags.FLAGS.seeds)
-    results = compare_all(task, workdir, have, seeds=seeds, run=flags.FLAGS.run)
+    members = members_of(task, flags.FLAGS.members)
+    results = compare_all(task, workdir, have, seeds=seeds, members=members, run=flags.FLAGS.run)
     pages = []
     for title, headers, rows in tables(task, results):
         console.table(rows, headers, title)
@@ -206,6 +232,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("task", "coding", list(compare.MEMBERS), "What is compared.")
     flags.DEFINE_list("have", [], "compare.json of earlier comparisons: what they have is not run again.")
     flags.DEFINE_list("seeds", [], "The seeds that are run; empty: all.")
+    flags.DEFINE_list("members", [], "The members that are run, with what they begin from; empty: all.")
     flags.DEFINE_boolean("run", True, "--norun: runs nothing, makes the tables of what is finished.")
     flags.DEFINE_string("workdir", "runs/compare", "Folder with a run folder per method and seed.")
 

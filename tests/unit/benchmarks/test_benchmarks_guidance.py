@@ -56,6 +56,7 @@ def test_trained_teams_of_two_turns_are_evaluated_without_advice(tmp_path, monke
             "1": {"after": "made elsewhere"},
         }
     }
+    assert "expert_1" not in guidance.without_advice("convention", tmp_path / "x", results, {}, make=False)
     (argv,) = commands
     config = config_of(argv)
     validate(config)

@@ -199,10 +199,38 @@ def test_machines_share_the_seeds(tmp_path, monkeypatch):
     (tmp_path / "c").mkdir()
     finished_ones = command.compare_all("coding", tmp_path / "c", one, run=False)
     assert len(began) == 3 and list(finished_ones["after"]) == ["0"]
-    with pytest.raises(UserError, match="--norun: none of coding is finished"):
+    with pytest.raises(UserError, match="^none of coding is finished in .*/c or in what --have names, and --norun"):
         command.compare_all("coding", tmp_path / "c", {}, run=False)
     with pytest.raises(UserError, match=r"^--seeds=1,7: '7' is none of 0, 1$"):
         command.seeds_of(["1", "7"])
+
+
+def test_some_members_are_run_with_what_they_begin_from(tmp_path, monkeypatch):
+    members = {
+        "plain": compare.Method({}),
+        "warm": compare.Method({}, trained=True),
+        "later": compare.Method({}, trained=True, begins="warm"),
+        "other": compare.Method({}, trained=True, begins="warm"),
+        "after": compare.Method({}, trained=True, begins="later"),
+    }
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    monkeypatch.setattr(compare, "SEEDS", (0,))
+    began = []
+
+    def run(argv):
+        folder = pathlib.Path(argv[-1].partition("=")[2])
+        began.append(folder.relative_to(tmp_path).as_posix())
+        trained(folder, 60.0)
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    trained(tmp_path / "other" / "seed0", 50.0)  # is in the tables, as it is finished
+    results = command.compare_all("coding", tmp_path, {}, members=command.members_of("coding", ["after"]))
+    assert began == ["warm/seed0", "later/seed0", "after/seed0"]
+    assert list(results) == ["warm", "later", "other", "after"]
+    assert command.members_of("coding", []) == []
+    with pytest.raises(UserError, match=r"^--members=after,x: 'x' is no member of coding: plain, warm, later, other, "):
+        command.members_of("coding", ["after", "x"])
 
 
 def test_of_equal_results_the_first_file_counts(tmp_path):
