@@ -6,6 +6,7 @@ the test problems, which are the same in all runs.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import statistics
@@ -72,7 +73,7 @@ def draw(folders: list[pathlib.Path], path: pathlib.Path) -> None:
     train, test = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     summaries = [load(folder) for folder in folders]
     shown = [state for state in final_table.TITLES if state in summaries[0]]
-    for folder, summary, color in zip(folders, summaries, colors, strict=False):
+    for folder, summary, color in zip(folders, summaries, itertools.cycle(colors), strict=False):
         rows = metrics.read_metrics(folder)
         steps, values = series(rows, "train/return")
         train.plot(steps, values, ".", color=color, alpha=0.35, markersize=4)

@@ -55,9 +55,10 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     "tokens", "answers", "optimizer_tokens", "cpu_minutes" and "steps" of training until then. {} if the
     member is not finished.
     """
-    evaluation, summary = (summaries.read_json(folder / f"{n}.json") for n in ("evaluation", "summary"))
-    if evaluation:
-        return {UNTRAINED: evaluated(evaluation)}
+    summary = summaries.read_json(folder / "summary.json")
+    if not summary:  # the folder of a training may hold an evaluation as well, of any state
+        evaluation = summaries.read_json(folder / "evaluation.json")
+        return {UNTRAINED: evaluated(evaluation)} if evaluation else {}
     if "after" not in summary:
         return {}
     rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]

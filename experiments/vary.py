@@ -41,11 +41,21 @@ def command(
     return [sys.executable, "-m", f"{__package__}.evaluate", *own, *more]
 
 
+def path_of(workdir: pathlib.Path, value: str) -> pathlib.Path:
+    """The result of a value; two values have two folders."""
+    return workdir / value.replace("%", "%25").replace("/", "%2F") / RESULT
+
+
 def scores(path: pathlib.Path, mode: str = MODES[0]) -> dict[str, dict[str, float]]:
-    """Means of every part and the total over a mode's answers to each problem, times 100: {name: {problem: mean}}."""
+    """Means of every part and the total over a mode's last answers to each problem, times 100.
+
+    {name: {problem: mean}}. Of several turns the last one counts, as in `experiments.evaluate`.
+    """
     held: dict[str, dict[str, list[float]]] = {}
     folder = path.with_suffix("") / mode
-    for action in transcripts.read(folder, transcripts.steps(folder)[-1]):
+    actions = transcripts.read(folder, transcripts.steps(folder)[-1])
+    continued = {action.follows for action in actions}
+    for action in (action for i, action in enumerate(actions) if i not in continued):
         for name, value in {**action.parts, TOTAL: action.total}.items():
             if value is not None:
                 held.setdefault(name, {}).setdefault(action.item, []).append(100 * value)
@@ -113,9 +123,7 @@ def main(argv):
     workdir = pathlib.Path(args.workdir)
     files.ensure_writable(workdir / "vary.json", "give another --workdir")
     shared = sweeps.as_flags(flag.override_values)
-    paths = {value: workdir / value.replace("/", "_") / RESULT for value in args.values}
-    for path in paths.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
+    paths = {value: path_of(workdir, value) for value in args.values}
     run({
         path: command(flag.config_filename, shared, args.field, value, path, args.samples)
         for value, path in paths.items()

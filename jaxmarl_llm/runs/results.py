@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.runs import summaries
-from jaxmarl_llm.utils import console
-from jaxmarl_llm.utils.errors import CommandFailed
+from jaxmarl_llm.utils import console, formats
+from jaxmarl_llm.utils.errors import CommandFailed, UserError
 
 # By command: the file below its folder; '': what --out names is the file.
 RESULTS = {
@@ -40,18 +40,52 @@ def finished(path: pathlib.Path) -> bool:
     return path.is_file() and (path.name != RESULTS["train"] or "after" in summaries.read_json(path))
 
 
+# Flags that say where something is: a folder that was moved holds what it held.
+_PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin")
+
+
+def _setting(argv: Sequence[str]) -> list[str]:
+    """A command without its interpreter, its places and the order of its flags."""
+    return sorted(word for word in argv[1:] if word.partition("=")[0] not in _PLACES)
+
+
+def _record(path: pathlib.Path) -> pathlib.Path:
+    """The file that says which command leaves the result ``path``."""
+    return path.with_name(f"{path.stem}.command.json")
+
+
+def _check_made_by(path: pathlib.Path, argv: Sequence[str]) -> None:
+    """UserError if another command left the result; earlier versions wrote no record, and theirs are taken."""
+    made_by = summaries.read_json(_record(path)).get("setting")
+    if made_by in (None, _setting(argv)):
+        return
+    own = shlex.join(word for word in _setting(argv) if word not in made_by)
+    other = shlex.join(word for word in made_by if word not in _setting(argv))
+    raise UserError(
+        f"{path} is the result of another command, with {other or 'nothing'} in place of {own or 'nothing'}: "
+        "give another --workdir, or remove the file"
+    )
+
+
 def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
     """Run the commands that are not finished one after the other, by the file that each leaves.
 
+    Beside a result stands ``<its name>.command.json``, which says what command left it.
+
     Raises:
+      UserError: a result is finished, and was left by a command with other settings.
       CommandFailed: with the command of the first that fails or is stopped; what is finished stays.
     """
     left = [path for path in made if not finished(path)]
+    for path in made.keys() - set(left):
+        _check_made_by(path, made[path])
     eta = console.Eta()
     for number, path in enumerate(left):
         rest = len(left) - number
         line = " ".join(made[path][1:])
         print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        formats.write(_record(path), {"setting": _setting(made[path])})
         if call(made[path]).returncode or not finished(path):
             raise CommandFailed(f"this command failed or was stopped; the same command continues: {line}")
         eta.tick()

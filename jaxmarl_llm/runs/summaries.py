@@ -41,7 +41,7 @@ def entry(values: dict, step: int, prefix: str = "test") -> dict:
     """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
     start = f"{prefix}/"
     parts = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
-    return {"step": step, **parts}
+    return {**parts, "step": step}
 
 
 def eval_line(title: str, entry: dict) -> str:

@@ -20,7 +20,7 @@ from numbers import Real
 import numpy as np
 
 from jaxmarl_llm.tasks import reward_calls
-from jaxmarl_llm.tasks.judgement import Judgement, check_batch
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_part_names
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -181,6 +181,7 @@ def _judgement(value, item) -> Judgement:
         raise UserError(f"reward of {item.task_id!r}: an empty dict, expected parts or None")
     if names := [name for name in scores if not isinstance(name, str)]:
         raise UserError(f"reward of {item.task_id!r}: the part {names[0]!r} has no text as its name")
+    check_part_names(scores, f"reward of {item.task_id!r}")
     numbers = {name: _number(given, f"reward of {item.task_id!r}: {name}") for name, given in scores.items()}
     total = numbers.pop("total", None)
     return Judgement(numbers, sum(numbers.values()) if total is None else total, "judged")

@@ -25,7 +25,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
-from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given, is_sequential, judge
+from jaxmarl_llm.tasks.judgement import (
+    History,
+    Judgement,
+    check_batch,
+    check_given,
+    check_part_names,
+    is_sequential,
+    judge,
+)
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -126,6 +134,7 @@ class CustomTask:
             if not isinstance(judgement, Judgement):
                 kind = type(judgement).__name__
                 raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
+            check_part_names(judgement.parts, f"{self._name}: judge")
         return judgements
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:

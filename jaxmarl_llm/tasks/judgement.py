@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmarl_llm.utils.errors import UserError
 
 # The joint answers before one in its conversation, the first one first: {agent: text} of each.
 History = Sequence[Mapping[str, str]]
+# Names that evaluations give to other numbers than parts of the reward.
+_TAKEN, _TAKEN_STARTS = (
+    ("step", "return"),
+    ("return_", "pass@", "verdict/", "length/", "truncated/", "tokens/"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,3 +72,11 @@ def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...
     for agent, texts in completions.items():
         if len(texts) != len(items):
             raise UserError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")
+
+
+def check_part_names(names: Iterable[str], what: str) -> None:
+    """UserError if a part of a reward has a name that evaluations give to something else."""
+    for name in names:
+        if name in _TAKEN or name.startswith(_TAKEN_STARTS):
+            taken = ", ".join((*_TAKEN, *(f"{start}.." for start in _TAKEN_STARTS)))
+            raise UserError(f"{what}: a part cannot be named {name!r}; {taken} are names of other results")

@@ -185,6 +185,7 @@ def test_a_task_says_which_feedback_it_gives():
 @pytest.mark.parametrize("judgements, error, message", [
     ([], ValueError, "judge gave 0 judgements of 1 answers"),
     ([1.0], ValueError, "judge gave a float on x; expected a Judgement"),
+    ([Judgement({"return": 1.0}, 1.0)], ValueError, "judge: a part cannot be named 'return'"),
     (None, RuntimeError, "judge raised on x .*TypeError"),
 ])  # fmt: skip
 def test_what_a_judge_must_give(judgements, error, message):

@@ -69,8 +69,8 @@ def table(results: Mapping, mark: str) -> tuple[list[str], list[list[str]]]:
 def gains(results: Mapping, starts: Mapping[str, str], mark: str) -> tuple[list[str], list[list[str]]]:
     """Headers and a row per method: what its scores at a mark are above those of what it began from.
 
-    Differences are of the same seed and the same test problem. An untrained start has one run, which is that of
-    every seed.
+    Differences are of the same seed and the same test problem. A start that is not trained and has one run, as the
+    untrained team, has it for every seed.
 
     Args:
       results: as in `table`.
@@ -87,11 +87,12 @@ def gains(results: Mapping, starts: Mapping[str, str], mark: str) -> tuple[list[
 
 def _pairs(runs: Mapping, starts: Mapping, mark: str) -> list[tuple[Mapping, Mapping]]:
     """The point of each seed's run, and that of its start."""
-    of_all = next((marks[UNTRAINED] for marks in starts.values() if UNTRAINED in marks), None)
+    only = next(iter(starts.values())) if len(starts) == 1 else {}
     pairs = []
     for seed, marks in runs.items():
         point = marks.get(mark) or marks.get("after")
-        start = of_all or starts.get(seed, {}).get("after")
+        own = starts.get(seed, {})
+        start = own.get("after") or own.get(UNTRAINED) or only.get(UNTRAINED)
         if point and start:
             pairs.append((point, start))
     return pairs
@@ -104,7 +105,7 @@ def _gain(name: str, pairs: Sequence[tuple[Mapping, Mapping]]) -> str:
     values = [point["scores"][name] - start["scores"][name] for point, start in pairs]
     problems = [[point["problems"].get(name, ()) for point in pair] for pair in pairs]
     paired = all(len(own) == len(before) > 0 for own, before in problems)
-    changes = [np.subtract(own, before) for own, before in problems] if paired else ()
+    changes = [np.subtract(*np.array(pair, float)) for pair in problems] if paired else ()  # None becomes NaN
     return with_intervals(values, changes, sign="+")
 
 
@@ -144,7 +145,8 @@ def with_intervals(
     if per_problem and len({len(row) for row in per_problem}) == 1:
         scores_SB = np.array(per_problem, float)  # None becomes NaN
         over_problems = interval(scores_SB.mean(axis=0))
-        text += f" [{shown(over_problems.low, over_problems.high)}]"
+        known = np.isfinite([over_problems.low, over_problems.high]).all()  # not of a single problem
+        text += f" [{shown(over_problems.low, over_problems.high)}]" if known else ""
     return text
 
 

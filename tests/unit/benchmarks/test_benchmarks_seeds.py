@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchmarks import seeds
 from configs import coding
@@ -56,3 +57,14 @@ def test_a_warm_up_is_a_state_and_its_time_counts(tmp_path, shared):
 def test_an_unfinished_run_is_named(tmp_path):
     with pytest.raises(ValueError, match="nothing holds no finished run"):
         seeds.table([tmp_path / "nothing"])
+
+
+def test_every_run_is_drawn(tmp_path, monkeypatch):
+    folders = [run(tmp_path / str(number), (0, 20), (30, 50)) for number in range(7)]
+    for folder in folders:
+        (folder / "metrics.jsonl").write_text(json.dumps({"step": 0, "train/return": 1.0}) + "\n")
+    drawn = []
+    monkeypatch.setattr(seeds, "FigureCanvasAgg", lambda figure: drawn.append(figure) or FigureCanvasAgg(figure))
+    seeds.draw(folders, tmp_path / "runs.png")
+    (figure,) = drawn
+    assert len(figure.axes[0].get_legend().get_texts()) == 7

@@ -108,6 +108,8 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     (point,) = command.result(tmp_path / "b").values()
     assert point["scores"] == {"return": 30.0, "structure": None, "return_greedy": 5.0}
     assert command.result(tmp_path / "c") == {}
+    evaluated(tmp_path / "a", 77.0)  # experiments.evaluate --workdir writes there by default
+    assert command.result(tmp_path / "a") == points
 
 
 def test_a_run_of_a_version_that_did_not_measure_cpu_time(tmp_path):
@@ -231,6 +233,31 @@ def test_some_members_are_run_with_what_they_begin_from(tmp_path, monkeypatch):
     assert command.members_of("coding", []) == []
     with pytest.raises(UserError, match=r"^--members=after,x: 'x' is no member of coding: plain, warm, later, other, "):
         command.members_of("coding", ["after", "x"])
+
+
+def point(value, problems=()):
+    return {"scores": {"return": value, "pass@1": value}, "problems": {"return": list(problems)}}
+
+
+def test_gains_are_those_over_the_start_of_the_same_seed():
+    starts = {str(seed): {methods.UNTRAINED: point(10.0 + 20 * seed)} for seed in range(3)}
+    ends = {str(seed): {"after": point(20.0 + 20 * seed)} for seed in range(3)}
+
+    def gains():
+        return methods.gains({"warm": starts, "own": ends}, {"own": "warm"}, "at_tokens")[1]
+
+    assert gains() == [["own", "warm", "3", "+10.0 (+10.0, +10.0)", "+10.0 (+10.0, +10.0)"]]
+    del starts["0"]  # the others are of other agents
+    assert gains() == [["own", "warm", "2", "+10.0 (+10.0, +10.0)", "+10.0 (+10.0, +10.0)"]]
+    del starts["2"]  # a single run may be of a start that is the same with every seed: seeds 0, 1, 2 above 30
+    assert gains()[0][2:4] == ["3", "+10.0 (-39.7, +59.7)"]
+
+
+def test_problems_without_a_reward_are_left_out_of_gains():
+    results = {"own": {"0": {"after": point(5.0, [6.0, None])}}, "warm": {"0": {"after": point(1.0, [2.0, 1.0])}}}
+    assert methods.gains(results, {"own": "warm"}, "after")[1] == [["own", "warm", "1", "+4.0", "+4.0"]]
+    results = {"own": {"0": {"after": point(5.0, [6.0, None, 6.0])}}, "warm": {"0": {"after": point(1.0, [2.0, 1.0, 1.0])}}}
+    assert methods.gains(results, {"own": "warm"}, "after")[1][0][3] == "+4.0 [+4.0, +5.0]"
 
 
 def test_of_equal_results_the_first_file_counts(tmp_path):

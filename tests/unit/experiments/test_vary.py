@@ -45,6 +45,23 @@ def test_differences_are_paired_by_problem(tmp_path):
     assert headers[2] == "commits.examples"
 
 
+def test_of_several_turns_the_last_answer_counts(tmp_path):
+    record = AgentRecord("p", "c", 1, 1, "stop", 0)
+
+    def answer(item, value, **more):
+        return JointAction(0, item, {"writer": record}, {"bleu": value}, value, "judged", **more)
+
+    actions = [answer("a", 0.0), answer("b", 0.2), answer("a", 0.8, turn=1, follows=0)]  # b ended after its first
+    TranscriptWriter(tmp_path / "evaluation" / "sampled").write(0, actions)
+    assert vary.scores(tmp_path / vary.RESULT)["bleu"] == pytest.approx({"a": 80.0, "b": 20.0})
+
+
+def test_every_value_has_a_folder_of_its_own(tmp_path):
+    values = ("a/b", "a_b", "a%2Fb", "0.5")
+    assert len({vary.path_of(tmp_path, value) for value in values}) == len(values)
+    assert {vary.path_of(tmp_path, value).parent.parent for value in values} == {tmp_path}
+
+
 def test_what_is_evaluated_is_not_evaluated_again(tmp_path):
     done, open_ = evaluated(tmp_path / "0", {"a": [1.0]}), tmp_path / "1" / vary.RESULT
     made = {
