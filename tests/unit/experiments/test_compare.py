@@ -256,7 +256,8 @@ def test_gains_are_those_over_the_start_of_the_same_seed():
 def test_problems_without_a_reward_are_left_out_of_gains():
     results = {"own": {"0": {"after": point(5.0, [6.0, None])}}, "warm": {"0": {"after": point(1.0, [2.0, 1.0])}}}
     assert methods.gains(results, {"own": "warm"}, "after")[1] == [["own", "warm", "1", "+4.0", "+4.0"]]
-    results = {"own": {"0": {"after": point(5.0, [6.0, None, 6.0])}}, "warm": {"0": {"after": point(1.0, [2.0, 1.0, 1.0])}}}
+    ends, start = point(5.0, [6.0, None, 6.0]), point(1.0, [2.0, 1.0, 1.0])
+    results = {"own": {"0": {"after": ends}}, "warm": {"0": {"after": start}}}
     assert methods.gains(results, {"own": "warm"}, "after")[1][0][3] == "+4.0 [+4.0, +5.0]"
 
 
