@@ -80,7 +80,8 @@ class Turn:
     ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
     ``fallback`` is True for an answer that a gate refused and that counts all the same, as none was better.
     ``prefix`` is the text that it goes on from (`SpeakRequest.prefix`): it is judged with it, as its `message`.
-    ``given`` is True for an answer that was given before (`SpeakRequest.given`).
+    ``given`` is True for an answer that was given before (`SpeakRequest.given`). ``request_kind`` is the kind of the
+    request: that of the turn unless it calls.
     """
 
     id: int
@@ -107,6 +108,7 @@ class Turn:
     fallback: bool = False
     prefix: str = ""
     given: bool = False
+    request_kind: str = ANSWER
 
     @property
     def message(self) -> str:
@@ -117,6 +119,11 @@ class Turn:
     def stage(self) -> tuple[int, str]:
         """Turn index and kind: only turns of one stage are compared with each other."""
         return self.turn, self.kind
+
+    @property
+    def request_stage(self) -> tuple[int, str]:
+        """The stage of a turn that calls nothing, of another one that which it would have had."""
+        return self.turn, self.request_kind if self.kind == CALL else self.kind
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -227,6 +234,27 @@ class Forest:
             )
             histories.append(before)
         return histories
+
+    def call_chains(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the first and of the last turn of the chain of calls that each turn is in, int32 (turns,) each.
+
+        A call leads to the turn that goes on from it, of the same agent or of another one; the last turn of a chain
+        calls nothing. A turn outside such chains is the first and the last one of its own.
+        """
+        first_R, last_R = (
+            np.arange(len(self.turns), dtype=np.int32),
+            np.arange(len(self.turns), dtype=np.int32),
+        )
+        after_calls = [
+            (turn.parent, turn.id)
+            for turn in self.turns
+            if turn.parent is not None and self.turns[turn.parent].kind == CALL
+        ]
+        for call, turn in after_calls:  # a turn comes after the one that it goes on from
+            first_R[turn] = first_R[call]
+        for call, turn in reversed(after_calls):
+            last_R[call] = last_R[turn]
+        return first_R, last_R
 
     def chains(self) -> list[list[int]]:
         """Indices of the joint answers that lead to each one that nothing follows, from the first to the last."""

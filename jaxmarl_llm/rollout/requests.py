@@ -273,6 +273,7 @@ def _asked_for(pending: PendingRequest, g: int, text: str) -> dict:
         item=request.item,
         turn=request.turn,
         kind=request.kind_of(text),
+        request_kind=request.kind,
         sample=g,
         prompt=np.array(pending.prompt, np.int32),
         parent=request.parent,

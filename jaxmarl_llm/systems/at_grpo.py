@@ -26,13 +26,11 @@ def assign(forest: Forest, config: CreditConfig) -> Credit:
     options = dict(discount=0.0, normalise=True, chain=False, backup="mean", turn_loss="mean")
     fixed_config = dataclasses.replace(config, **options)
     returns_R = magrpo.returns(forest, fixed_config) + config.local_weight * local_rewards(forest)
+    agents, items, stages, before = zip(*magrpo.places(forest), strict=True)
     groups_R, _ = credit.keys_by(
-        "environment_agent_turn",
-        environment=[(turn.item, turn.follows) for turn in forest.turns],
-        agent=[turn.agent for turn in forest.turns],
-        turn=[turn.stage for turn in forest.turns],
+        "environment_agent_turn", environment=list(zip(items, before, strict=True)), agent=agents, turn=stages
     )
-    return magrpo.compare(forest, returns_R, groups_R, fixed_config)
+    return magrpo.compare(forest, returns_R, magrpo.last_of_calls(forest, groups_R), fixed_config)
 
 
 def local_rewards(forest: Forest) -> np.ndarray:

@@ -23,6 +23,10 @@ discounted share in the return of its problem. For a node k turns after the firs
 
 (a chain, where one answer is handed on, has no such numbers). ``turn_loss="return"`` scales advantages so
 that L has these weights (`return_weights`); ``mean`` leaves the published L.
+
+Calls (of tools, or of another agent) are parts of the answer that they lead to: what competes are the conversations
+from the same prompt, each by its last turn, and all turns of one have its advantage. Compared with other calls alone a
+call would not learn whether to call: where all samples call, or one does, its advantage would be 0.
 """
 
 import collections
@@ -31,7 +35,7 @@ import dataclasses
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.forest import Forest, marginals
+from jaxmarl_llm.forest import CALL, Forest, marginals
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.utils.errors import UserError
 
@@ -134,29 +138,44 @@ def groups(forest: Forest, by: str = "turn") -> np.ndarray:
 
     Where each of them follows an answer of its own (chains of rounds that began separately), those of the
     same round compete. With ``by="prompt"`` those to the same prompt of an item do, in whatever turn: actions
-    in the same state of a world are compared with each other (anchor states of GiGPO, arXiv 2505.10978). -1, which
-    is no group, for samples that nobody learns from (`Turn.extra`).
+    in the same state of a world are compared with each other (anchor states of GiGPO, arXiv 2505.10978).
+
+    A chain of calls competes by its last turn, with those that began where it began. -1, which is no group, for
+    calls but with ``by="prompt"``, and for samples that nobody learns from (`Turn.extra`).
     """
     if by == "prompt":
         prompts = [(turn.agent, turn.item, turn.prompt.tobytes()) for turn in forest.turns]
         keys_R = np.asarray(credit.group_keys(*zip(*prompts, strict=True))[0])
         return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
-    nodes = [(turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns]
+    nodes = places(forest)
     shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
-    places = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
-    keys_R = np.asarray(credit.group_keys(*zip(*places, strict=True))[0])
-    return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
+    nodes = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
+    keys_R = np.asarray(credit.group_keys(*zip(*nodes, strict=True))[0])
+    return last_of_calls(forest, np.where([turn.extra for turn in forest.turns], -1, keys_R))
+
+
+def places(forest: Forest) -> list[tuple]:
+    """Agent, item, stage and answer before of the request at which each turn's chain of calls began."""
+    first_R, _ = forest.call_chains()
+    return [(t.agent, t.item, t.request_stage, t.follows) for t in (forest.turns[i] for i in first_R)]
+
+
+def last_of_calls(forest: Forest, groups_R: np.ndarray) -> np.ndarray:
+    """Group keys with -1 for calls, int32 (turns,): `compare` gives these the advantage of what they lead to."""
+    return np.where([turn.kind == CALL for turn in forest.turns], -1, groups_R).astype(np.int32)
 
 
 def sibling_groups(forest: Forest) -> np.ndarray:
-    """Group key of every turn, int32 (turns,): an agent's turns after the same turn compete."""
+    """Group key of every turn, int32 (turns,): an agent's turns after the same turn compete; calls as in `groups`."""
+    first_R, _ = forest.call_chains()
+    first_turns = [forest.turns[i] for i in first_R]
     groups_R, _ = credit.keys_by(
         "parent",
-        item=[turn.item for turn in forest.turns],
-        agent=[turn.agent for turn in forest.turns],
-        parent=[turn.parent for turn in forest.turns],
+        item=[turn.item for turn in first_turns],
+        agent=[turn.agent for turn in first_turns],
+        parent=[turn.parent for turn in first_turns],
     )
-    return groups_R
+    return last_of_calls(forest, groups_R)
 
 
 def advantages(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
@@ -178,6 +197,8 @@ def no_update(forest: Forest) -> Credit:
 def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit:
     """The credit from any returns and groups of a forest's turns, with the config's options.
 
+    A call without a group has the advantage of the turn that its chain of calls ends with.
+
     ValueError if there are fewer turn weights than turns.
     """
     per_agent = config.normalise and config.normalise_by == "agent"
@@ -190,6 +211,8 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit
         baseline=config.baseline,
         normalise=config.normalise and not per_agent,
     )
+    _, last_R = forest.call_chains()
+    advantages_R = np.where(groups_R < 0, advantages_R[last_R], advantages_R)
     if per_agent:
         agent_R, num_agents = credit.group_keys([turn.agent for turn in forest.turns])
         agent_R = np.where(np.isnan(returns_R), -1, agent_R)
@@ -208,20 +231,26 @@ def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
 
     L is a mean over the completions of an agent in a turn, n of them; the factor is n times the discounted
     share of the completion in the expected return. It is discount^k where every node went on for k turns, and
-    1 with ``turn_loss="mean"``.
+    1 with ``turn_loss="mean"``. The turns of a chain of calls have the share of the one answer that they are.
     """
     weights_R = np.ones(len(forest.turns), np.float32)
     if config.turn_loss == "mean":
         return weights_R
     shares_J = _shares(forest, config)
-    turn_sizes = collections.Counter((turn.agent, turn.stage) for turn in forest.turns)
-    group_sizes = collections.Counter(
-        (turn.agent, turn.item, turn.stage, turn.follows) for turn in forest.turns
+    first_R, _ = forest.call_chains()
+    chains = [place for i, place in enumerate(places(forest)) if first_R[i] == i]
+    sizes = collections.Counter(chains)
+    first_sizes = collections.Counter(
+        (agent, stage) for agent, _, stage, follows in chains if follows is None
     )
-    for turn in forest.turns:
-        if turn.follows is not None:
-            size = group_sizes[turn.agent, turn.item, turn.stage, turn.follows]
-            weights_R[turn.id] = shares_J[turn.follows] * turn_sizes[turn.agent, turn.stage] / size
+    turn_sizes = collections.Counter((turn.agent, turn.stage) for turn in forest.turns)
+    for turn, (agent, item, stage, follows) in zip(forest.turns, places(forest), strict=True):
+        share = (
+            1 / first_sizes[agent, stage]
+            if follows is None
+            else shares_J[follows] / sizes[agent, item, stage, follows]
+        )
+        weights_R[turn.id] = share * turn_sizes[turn.agent, turn.stage]
     return weights_R
 
 

@@ -202,6 +202,7 @@ class _Player:
                     step=step,
                     extra=sample >= request.samples - request.extra,
                     kind=request.kind_of(text),
+                    request_kind=request.kind,
                 )
                 new.append(turn)
         return new

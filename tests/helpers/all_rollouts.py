@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,33 +29,58 @@ class Rollout:
         return self.chance * math.prod(chances)
 
 
-def spoken(protocol, words, reward: Callable, items=("item",), random=None, chance=1.0) -> Rollout:
-    """The rollout in which completion k is words[k].
+class MoreWords(Exception):
+    """A rollout has more completions than words were given."""
 
-    ``reward(item, words)`` is of an item's place and the words of a joint answer and of what led to it.
+
+def text_of(agent: str, word: int) -> str:
+    """What a word is as a text, whoever says it."""
+    return WORDS[word]
+
+
+def spoken(protocol, words, reward: Callable, items=("item",), random=None, chance=1.0, text=text_of) -> Rollout:
+    """The rollout in which completion k is words[k]; MoreWords if it has more completions.
+
+    ``reward(item, words)`` is of an item's place and the words of a joint answer and of what led to it;
+    ``text(agent, word)`` what is written for a word.
     """
     state, contexts, step, nodes = Episode(items, random), [], 0, 0
     while requests := protocol.step(state):
         first = len(state.turns)
         for number, request in enumerate(requests, len(state.requests)):
-            text = "|".join(message["content"] for message in request.messages)
-            prompt = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+            chat = "|".join(message["content"] for message in request.messages)
+            prompt = np.frombuffer(chat.encode(), np.uint8).astype(np.int32)
             for g in range(request.samples):
+                if len(state.turns) == len(words):
+                    raise MoreWords
                 word = words[len(state.turns)]
                 place = len(state.turns), number, request.agent, request.item, request.turn, g, prompt
-                reply = np.array([word]), np.zeros(1), WORDS[word], True
-                state.turns.append(Turn(*place, *reply, request.parent, request.follows, step=step, kind=request.kind))
-                contexts.append((request.agent, text))
+                said = text(request.agent, word)
+                reply = np.array([word]), np.zeros(1), said, True
+                state.turns.append(Turn(*place, *reply, request.parent, request.follows, step=step,
+                                        kind=request.kind_of(said), request_kind=request.kind))
+                contexts.append((request.agent, chat))
         state.requests += requests
         for node in protocol.observe(state, state.turns[first:]):
             for g, ids in enumerate(zip(*node.turns.values(), strict=True)):
-                heard = tuple(before[g] for before in node.heard)
-                total = SimpleNamespace(total=reward(node.item, [words[i] for i in (*heard, *ids)]))
+                heard = tuple(before[g] for before in node.heard if before[g] >= 0)
+                total = SimpleNamespace(total=reward(node.item, [words[i] for i in (*heard, *ids)]), local={})
                 state.joints.append(Joint(node.item, ids, total, nodes, node.turn, node.follows, heard))
             nodes += 1
         step += 1
     assert len(state.turns) == len(words)
     return Rollout(Forest(tuple(items), tuple(state.turns), tuple(state.joints)), contexts, words, chance)
+
+
+def every(protocol, reward: Callable, items, text=text_of) -> Iterator[Rollout]:
+    """All rollouts of a protocol in which what is said decides how many completions there are."""
+    begun: list[tuple[int, ...]] = [()]
+    while begun:
+        words = begun.pop()
+        try:
+            yield spoken(protocol, words, reward, items, text=text)
+        except MoreWords:
+            begun += [(*words, 0), (*words, 1)]
 
 
 def logits_of(rollouts) -> dict:

@@ -71,7 +71,10 @@ def test_a_call_earns_what_its_answer_does():
     assert by_text["a", CALL, call("add", a=0)] == by_text["a", ANSWER, "1"] == 1.0  # both agents right
     assert by_text["a", ANSWER, "0"] == 0.5
     credit = magrpo.assign(forest, CreditConfig())
-    assert np.isfinite(credit.advantages).all() and credit.groups[0] not in credit.groups[1:]
+    # The call has no group: it has the advantage of its answer, which is half of the weight of one call's mean.
+    assert np.isfinite(credit.advantages).all() and credit.groups[0] == -1
+    answer = next(turn.id for turn in forest.turns if turn.parent == 0)
+    assert credit.advantages[0] == credit.advantages[answer] / 2 > 0
 
 
 @pytest.mark.parametrize("inner", [Pipeline, Discussion])
