@@ -90,12 +90,19 @@ def _turn_weights(c: ConfigDict) -> list[str]:
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed is one per turn ({c.turns}), or none")
     if not all(type(weight) in (int, float) and 0 <= weight < math.inf for weight in c.turn_weights):
         bad.append(f"train.turn_weights={c.turn_weights!r}: allowed are numbers from 0")
+    elif c.turn_weights and not any(c.turn_weights):
+        bad.append(f"train.turn_weights={c.turn_weights!r}: nobody would learn, allowed is one above 0")
     return bad
 
 
 def _credit(c: ConfigDict) -> list[str]:
     """Settings of the credit that have no meaning together, or are another one under a different name."""
     bad, by_agent = [], c.normalise and c.normalise_by == "agent" or c.system == "dr_mas"
+    if c.reduce == "sum" and (c.normalise or c.system in ("dr_mas", "at_grpo")):
+        bad.append(
+            "train.reduce='sum': is a number of times 'mean', and normalising divides that out again: it is the "
+            "same as 'mean', say that"
+        )
     how = "train.system='dr_mas'" if c.system == "dr_mas" else "train.normalise_by='agent'"
     if by_agent and c.baseline == "none":
         bad.append(f"{how}: needs a baseline, train.baseline is 'none'")

@@ -30,7 +30,9 @@ FIELDS = (
            "Weigh tokens by policy / sampler, at most this; 0: no weights.", low=0),
     number("train.importance_bound", 0.01,
            "With another policy.dtype than float32, and neither clip nor importance_cap: tokens whose ratio policy / "
-           f"sampler is further from 1 than this are weighed by it, at most {CAP:g}; 0: none are.", low=0),
+           f"sampler is further from 1 than this are weighed by it, at most {CAP:g}; 0: none are.", low=0,
+           read=Read(lambda c: _rounds_apart(c), "nothing is weighed by it: policy.dtype is float32, or another field "
+                     "corrects, or there is no sampler")),
     value("train.overlap", False,
           "Draw and judge the next completions while this iteration's update is made. They are off-policy by that "
           "update, so it needs clip or importance_cap."),
@@ -117,11 +119,6 @@ def _corrections(config: ConfigDict) -> list[str]:
                 f"train.{name}={c[name]}: all but the first learn from a policy before an update; "
                 "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
             )
-    if c.minibatches > 1 and c.turns > 1 and c.stop_above and c.turn_loss == "return":
-        bad.append(
-            f"train.minibatches={c.minibatches}: with train.stop_above and train.turn_loss='return' they "
-            "would have unequal shares of a later turn, allowed is 1"
-        )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:
         bad.append("train.overlap=True: two programs at once need a device alone; allowed with mesh 1, 1, 1")
     if _mismatch(config) and not corrected and c.system not in systems.DIRECT:
@@ -145,10 +142,15 @@ def off_policy(config: ConfigDict) -> bool:
 
 def corrects(config: ConfigDict) -> bool:
     """Whether tokens are weighed because rounding makes the policy another one than the sampler, without more."""
+    return bool(_rounds_apart(config) and config.train.importance_bound)
+
+
+def _rounds_apart(config: ConfigDict) -> bool:
+    """Whether rounding makes the policy another one than the sampler, for which nothing else corrects."""
     c = config.train
     other = c.importance_cap or c.clip or c.loss or c.comlrl_compat
     drawn = c.system not in (*systems.DIRECT, systems.SFT)
-    return bool(config.policy.dtype != "float32" and c.importance_bound and drawn and not other)
+    return bool(config.policy.dtype != "float32" and drawn and not other)
 
 
 def _mismatch(config: ConfigDict) -> bool:

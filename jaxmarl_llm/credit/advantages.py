@@ -16,6 +16,7 @@ from jaxmarl_llm.credit.segments import (
     check_choice,
     check_rows,
     deviation,
+    equal_groups,
     segment_count,
     segment_max,
     segment_std,
@@ -109,7 +110,7 @@ def group_advantage(
       none           0: plain REINFORCE
 
     `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
-    cancel, so that all four baselines give the same numbers. A group of equal returns gets exactly 0,
+    cancel, so that all four baselines give the same numbers. A group of returns that are equal but for rounding gets exactly 0,
     but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
@@ -141,7 +142,9 @@ def group_advantage(
     if baseline == "none":
         return returns_R
     if baseline == "max":
-        return returns_R - to_rows(segment_max(returns_R, group_R, num_groups=num_groups), group_R)
+        most_R = to_rows(segment_max(returns_R, group_R, num_groups=num_groups), group_R)
+        equal_J = equal_groups(returns_R, group_R, num_groups)
+        return jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, 0.0, returns_R - most_R)
     advantages_R = deviation(returns_R, group_R, num_groups)
     if baseline == "leave_one_out":
         size_R = to_rows(segment_count(group_R, num_groups=num_groups), group_R)

@@ -30,9 +30,10 @@ def zero_signal_share(returns_R, group_R, *, num_groups: int) -> jax.Array:
     0.5
     """
     returns_R, group_R = check_rows(returns_R, group_R, num_groups)
+    returns_R, group_R = _known(returns_R, group_R, num_groups)
     used_J = segment_count(group_R, num_groups=num_groups) > 0
     silent_J = used_J & equal_groups(returns_R, group_R, num_groups)
-    return jnp.sum(silent_J) / jnp.maximum(jnp.sum(used_J), 1)
+    return jnp.where(jnp.any(used_J), jnp.sum(silent_J) / jnp.maximum(jnp.sum(used_J), 1), jnp.nan)
 
 
 def advantage_spread(advantages_R, group_R, *, num_groups: int) -> jax.Array:
@@ -145,6 +146,8 @@ def rank_correlation(x_R, y_R, group_R=None, *, num_groups: int = 1) -> jax.Arra
     group_R = jnp.zeros(np.shape(x_R), jnp.int32) if group_R is None else group_R
     x_R, group_R = check_rows(x_R, group_R, num_groups)
     y_R, _ = check_rows(y_R, group_R, num_groups)
+    x_R, group_R = _known(x_R, group_R, num_groups)
+    y_R, group_R = _known(y_R, group_R, num_groups)
     p_R, q_R = (deviation(_ranks(values_R, group_R), group_R, num_groups) for values_R in (x_R, y_R))
     total = {"group_R": group_R, "num_groups": num_groups}
     squares_J = segment_sum(p_R**2, **total) * segment_sum(q_R**2, **total)
@@ -174,6 +177,12 @@ def credit_fidelity(credit_R, truth_R, group_R=None, *, num_groups: int = 1) -> 
     """
     rho_J = rank_correlation(credit_R, truth_R, group_R, num_groups=num_groups)
     return jnp.nanmean(rho_J)
+
+
+def _known(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> tuple[jax.Array, jax.Array]:
+    """Values and keys from `check_rows`, with rows that hold NaN as no rows."""
+    missing_R = jnp.isnan(values_R)
+    return jnp.where(missing_R, 0.0, values_R), jnp.where(missing_R, num_groups, group_R)
 
 
 def _ranks(values_R: jax.Array, group_R: jax.Array) -> jax.Array:

@@ -12,6 +12,8 @@ import numpy as np
 
 from jaxmarl_llm.utils.errors import UserError
 
+ROUNDING = 8 * float(np.finfo(np.float32).eps)  # how far means that are equal may differ, relative to them
+
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise ValueError unless ``value`` is one of ``allowed``."""
@@ -129,10 +131,14 @@ def segment_leave_one_out(values_R, group_R, *, num_groups: int) -> jax.Array:
 
 
 def equal_groups(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
-    """[J] bool: True where all values of a group are the same (also for one value or none)."""
+    """[J] bool: True where all values of a group are the same (also for one value or none), but for rounding.
+
+    Values may be means that are equal and were rounded apart, such as returns of ``cross`` joint answers; divided by
+    their standard deviation their rounding errors would be as large as a signal.
+    """
     high_J = segment_max(values_R, group_R, num_groups=num_groups)
     low_J = -segment_max(-values_R, group_R, num_groups=num_groups)
-    return high_J <= low_J
+    return high_J - low_J <= ROUNDING * jnp.maximum(jnp.abs(high_J), jnp.abs(low_J))
 
 
 def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:

@@ -48,7 +48,11 @@ class Batch:
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
-    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own."""
+    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own.
+
+    Where they have different numbers of completions, as in a turn to which some answers do not go on, advantages are
+    scaled by them: a completion has the same weight in whatever part it is, as losses are means over a part.
+    """
     size = batch.prompts_NBP.shape[1]
     if size % parts:
         raise UserError(f"{parts} minibatches do not divide {size} prompts")
@@ -61,7 +65,20 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     if batch.stems is not None:
         number = batch.stems.tokens_NSQ.shape[1]
         rest = rest.replace(stems=batch.stems.repeat(parts // math.gcd(parts, number)))
-    return [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
+    pieces = [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
+    total_N = (np.asarray(batch.lengths_NR) > 0).sum(axis=1)
+    return [_weighed_by(piece, parts, total_N) for piece in pieces]
+
+
+def _weighed_by(piece: Batch, parts: int, total_N: np.ndarray) -> Batch:
+    """A part of a batch with ``total_N`` completions, its advantages times its own number of them / the mean number."""
+    own_N = (np.asarray(piece.lengths_NR) > 0).sum(axis=1)
+    if (own_N * parts == total_N).all():
+        return piece
+    scale_N = own_N * parts / np.maximum(total_N, 1)
+    own = np.asarray(piece.advantages_NR)
+    scale = scale_N.reshape(-1, *[1] * (own.ndim - 1)).astype(np.float32)
+    return piece.replace(advantages_NR=own * scale)
 
 
 def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:

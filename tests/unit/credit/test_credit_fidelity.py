@@ -173,3 +173,15 @@ def test_jit_and_vmap():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_rows_with_nan_are_no_rows():
+    nan = float("nan")
+    share = lambda returns, groups: float(credit.zero_signal_share(returns, groups, num_groups=2))  # noqa: E731
+    assert share([1.0, 1.0, nan], [0, 0, 0]) == 1.0
+    assert np.isnan(share([nan, nan], [0, 0])) and np.isnan(share([1.0, 2.0], [-1, -1]))
+    assert float(credit.rank_correlation([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, nan])[0]) == pytest.approx(1)
+    assert float(credit.credit_fidelity([4.0, 1.0, 2.0, 3.0], [nan, 1.0, 2.0, 3.0])) == pytest.approx(1)
+    # The last group must not get the rows without a number.
+    rho = credit.rank_correlation([1.0, 2.0, nan, 1.0, 2.0], [1.0, 2.0, 0.0, 2.0, 1.0], [0, 0, 0, 1, 1], num_groups=2)
+    assert rho.tolist() == pytest.approx([1, -1])

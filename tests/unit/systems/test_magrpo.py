@@ -141,3 +141,17 @@ def test_collate_takes_the_stacks_own_agents_and_pads_with_what_it_is_told():
     assert batch.tokens_NRL.shape == (1, 4, 4)
     # b's turns are 2, 3, 6, 7, of (1 + i % 3) tokens from 10 (i + 1)
     assert batch.tokens_NRL[0].tolist() == [[30, 31, 32, 9], [40, 9, 9, 9], [70, 9, 9, 9], [80, 81, 9, 9]]
+
+
+@pytest.mark.parametrize("normalise_by", ["group", "agent"])
+@pytest.mark.parametrize("rewards", [(10.1, 33.3, 66.7, 99.9), (0.1, 0.7, 1.3, 2.9)])
+def test_equal_means_have_no_signal_however_they_are_rounded(rewards, normalise_by):
+    """A Latin square: every row and every column has the same four rewards in another order."""
+    square = [rewards[(i + j) % 4] for i in range(4) for j in range(4)]
+    played = forest("cross", square, samples=4)
+    for config in (CreditConfig(normalise=True, normalise_by=normalise_by), CreditConfig("max"), CreditConfig()):
+        assigned = magrpo.assign(played, config)
+        assert not assigned.advantages.any() and not assigned.has_signal(tiny.AGENTS).any()
+        assert {v for name, v in assigned.metrics().items() if name.endswith("zero_signal")} == {1.0}
+    other = forest("cross", [square[0] + 0.01, *square[1:]], samples=4)
+    assert magrpo.assign(other, CreditConfig(normalise=True)).advantages.any()

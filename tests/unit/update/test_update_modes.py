@@ -202,3 +202,24 @@ def test_minibatches_cut_along_the_prompts():
     np.testing.assert_array_equal(second.advantages_NR, batch.advantages_NR[:, 2:])
     with pytest.raises(ValueError, match="3 minibatches do not divide 2 prompts"):
         batches.split_minibatches(batch, 3)
+
+
+def test_a_completion_has_the_same_weight_in_every_minibatch():
+    """Agent 0 has two completions in the first part and one in the second, agent 1 two and none.
+
+    A loss is a mean over the n completions of a part, so that one weighs advantage / n, and a half of that where two
+    parts make one update: as much as in the whole batch.
+    """
+    batch = scripted()
+    lengths_NR = np.array([[3, 3, 3, 0], [3, 3, 0, 0]], np.int32)
+    batch = batch.replace(lengths_NR=lengths_NR)
+
+    def weights(part):
+        there = np.asarray(part.lengths_NR) > 0
+        return np.where(there, part.advantages_NR, 0) / np.maximum(there.sum(axis=1, keepdims=True), 1)
+
+    apart = np.concatenate([weights(part) for part in batches.split_minibatches(batch, 2)], axis=1)
+    np.testing.assert_allclose(apart / 2, weights(batch), rtol=1e-6)
+    by_token = batch.replace(advantages_NR=np.repeat(batch.advantages_NR[..., None], 3, axis=2))
+    for part, token_part in zip(*(batches.split_minibatches(b, 2) for b in (batch, by_token)), strict=True):
+        np.testing.assert_array_equal(token_part.advantages_NR[..., 0], part.advantages_NR)
