@@ -116,7 +116,7 @@ def _corrections(config: ConfigDict) -> list[str]:
     for name in ("minibatches", "epochs") if not corrected and not allowed else ():
         if c[name] > 1 and (name == "epochs" or not c.prompts % c.minibatches):
             bad.append(
-                f"train.{name}={c[name]}: all but the first learn from a policy before an update; "
+                f"train.{name}={c[name]}: from the second one on, answers were drawn by a policy before an update; "
                 "correct for it with train.importance_cap, for example 2, or train.clip; without, 1 is allowed"
             )
     if c.overlap and max(config.mesh.agent, config.mesh.data, config.mesh.model) > 1:

@@ -28,7 +28,7 @@ How to read the tables:
 - **{NOT_FOUND}**: no source that was read has it. Most published numbers are second-hand, from those who read the
   papers.
 - **{NOT_MEASURED}**: no page reports a number of ours yet. **{NOT_SHOWN}**: there is one, and its interval, or its
-  page's bound for several comparisons, does not tell the system from what it is compared with.
+  page's p or bound for several comparisons, does not tell the system from what it is compared with.
   **{NOTHING_TO_COMPARE}**: ours has a sign, and none was found to compare it with.
 - An interval is of 95 % unless it says otherwise.
 - Ours are of far smaller models and other problems than those published: a sign may be compared, a number may not.

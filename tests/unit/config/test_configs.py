@@ -386,7 +386,7 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
     ({"train.minibatches": 3}, "train.minibatches=3: must divide train.prompts=4"),
     ({"train.minibatches": 0}, "train.minibatches=0: allowed is 1"),
     ({"train.minibatches": 2},
-     "train.minibatches=2: all but the first learn from a policy .* correct for it with train"),
+     "train.minibatches=2: from the second one on, answers were drawn by a policy .* correct for it with train"),
     ({"train.minibatches": 2, "train.clip": 0.2, "train.prompts_per_microbatch": 4},
      "train.prompts_per_microbatch=4: must divide the 2 problems of a minibatch"),
     ({"sampling.dtype": "bfloat16"},

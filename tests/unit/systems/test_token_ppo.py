@@ -167,7 +167,7 @@ def test_credit_does_not_follow_from_the_forest_alone():
     ({"train.normalise": True}, "train.normalise=True: with a critic train.normalise_by='agent' is allowed only"),
     ({"maporl.gae_lambda": 1.5}, "maporl.gae_lambda=1.5: allowed is 0 to 1"),
     ({"maporl.value_model": False, "maporl.kl_reward": 0.1}, "maporl.kl_reward=0.1: only maporl.value_model=True"),
-    ({"train.epochs": 4}, "train.epochs=4: all but the first learn from a policy before an update"),
+    ({"train.epochs": 4}, "train.epochs=4: from the second one on, answers were drawn by a policy before an update"),
     ({"train.epochs": 0}, "train.epochs=0: allowed is 1 to any larger number"),
     ({"team.models": ("smollm2-135m-instruct", "scripted:repeater"), "maporl.kl_reward": 0.1},
      "maporl.kl_reward=0.1: it reads what agents think, and the model of 'main' does not show it"),
