@@ -71,7 +71,8 @@ ROWS = {
         "on a toy with known numbers as in the paper",
         ours=(
             Result(
-                SMOL, "counting up and down, 128 questions", "return, greedy", "the better member 45.3", "73.4 by a value head; by roll-outs, with the judge's help, 79.7",
+                SMOL, "counting up and down, 128 questions", "return, greedy", "the better member 45.3",
+                "73.4 by a value head; by roll-outs, with the judge's help, 79.7",
                 "the better member 45.3, the mean of logits 43.0",
                 "difference to the better member +28.1 [+20.3, +35.9], over the questions", "0",
                 "8.9 forward passes an answer, the member 3.1; 256 training answers of each member",

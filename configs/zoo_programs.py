@@ -86,8 +86,8 @@ ROWS = {
             Result(
                 "a scripted author", PYTHON, GEOMEAN, "1.78 [1.64, 1.94], no examples",
                 "2.48 [2.25, 2.74], cosine, the default", "no examples 1.78 [1.64, 1.94]",
-                "ratio to no examples 1.39 [1.24, 1.58], at as many programs 1.27 [1.21, 1.35]; to random examples 1.09 "
-                "[0.97, 1.22], not shown; over the problems",
+                "ratio to no examples 1.39 [1.24, 1.58], at as many programs 1.27 [1.21, 1.35]; to random examples "
+                "1.09 [0.97, 1.22], not shown; over the problems",
                 "0 to 9", "4 versions a problem, all; 16 more fill the memory; as many: the better of all 20",
                 EXPERIENCE, "experience.md", SAME,
             ),

@@ -110,8 +110,8 @@ def group_advantage(
       none           0: plain REINFORCE
 
     `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
-    cancel, so that all four baselines give the same numbers. A group of returns that are equal but for rounding gets exactly 0,
-    but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
+    cancel, so that all four baselines give the same numbers. A group of returns that are equal up to rounding gets
+    exactly 0, but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
     [-4.5, -1.5, 6.0]
