@@ -4,6 +4,7 @@ A `Pool` keeps the pairs of a run by the iteration in which they were found, in 
 Its draws follow from the seed and the iteration, so a resumed run draws the same pairs.
 """
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -76,11 +77,15 @@ def select(
 
 
 def _of_halves(better: list[tuple[int, int]], totals, random) -> list[tuple[int, int]]:
-    """Pairs of one of the better and one of the worse half, at random; of an odd number the middle one is left out."""
-    ranked = sorted({i for pair in better for i in pair}, key=lambda i: -totals[i])
+    """Pairs of one of the better and one of the worse half, at random; of an odd number the middle one is left out.
+
+    Ranked by how many others they are better than, then by totals: of two labels all of the better one first.
+    """
+    allowed, beaten = set(better), collections.Counter(w for w, _ in better)
+    ranked = sorted({i for pair in better for i in pair}, key=lambda i: (-beaten[i], -totals[i]))
     half = len(ranked) // 2
     sides = [random.permutation(side).tolist() for side in (ranked[:half], ranked[len(ranked) - half :])]
-    return [(w, l) for w, l in zip(*sides, strict=True) if totals[w] > totals[l]]
+    return [pair for pair in zip(*sides, strict=True) if pair in allowed]
 
 
 def tie(forest: Forest) -> Pair:

@@ -62,6 +62,32 @@ def test_values_labels_and_pairs_of_a_tree_by_hand():
     assert [ids(find(unjudged, threshold=0.5), agent) for agent in ROLES] == [[(0, 1)], [(3, 2)], [(13, 12)]]
 
 
+@pytest.mark.parametrize(
+    "values, labels",
+    [
+        ([1.0, 0.75, 0.6, 0.0], [1, 1, 1, 0]),
+        ([0.4, 0.2, 0.9, 0.0, 0.1], [0, 0, 1, 0, 0]),
+        ([0.9, 0.1, 0.8, 0.2, 0.7, 0.6], [1, 0, 1, 0, 1, 1]),
+        ([0.9, 0.8, 0.0, np.nan, 0.7], [1, 1, 0, np.nan, 1]),
+        ([0.1, 0.9, 0.5], [1, 0, 0]),  # labels that do not follow the values
+        ([0.9, 0.8], [1, 1]),
+    ],
+)
+def test_halves_of_siblings_differ_in_their_labels_and_none_of_the_rarer_label_is_lost(values, labels):
+    """However often the better label is, a pair has one turn of each, and no turn is in two pairs."""
+    content = np.array([1]), np.array([2]), np.zeros(1), "", True
+    turns = tuple(Turn(i, 0, "a", 0, 0, i, *content) for i in range(len(values)))
+    made = Forest((SimpleNamespace(task_id="p0"),), turns, ())
+    for seed in range(10):
+        options = dict(most=0, selection="halves")
+        pairs = siblings.pairs_by_label(
+            made, np.array(values), np.array(labels), np.random.default_rng(seed), **options
+        )
+        sides = ids(pairs, "a")
+        assert [(labels[w], labels[l]) for w, l in sides] == [(1, 0)] * min(labels.count(1), labels.count(0))
+        assert len({i for pair in sides for i in pair}) == 2 * len(sides)
+
+
 def test_pairs_of_a_rolled_out_tree_have_one_parent_and_one_prompt():
     task = scripted_rounds.ScriptedTask(scores={"a0": 2.0, "b1": 3.0, "b6": 5.0})
     made = scripted_rounds.play(Tree(task.prompts, (2, 3)), task, texts=lambda one, n: f"{one.agent}{n}").forest
