@@ -272,6 +272,12 @@ class Forest:
             chain.insert(0, before)
         return chain
 
+    def first_of(self, turn: Turn) -> Turn:
+        """The turn that a turn's conversation began with."""
+        while turn.parent is not None:
+            turn = self.turns[turn.parent]
+        return turn
+
     def texts_of(self, j: int) -> dict[str, str]:
         """The texts of a joint answer, by agent."""
         return {self.turns[i].agent: self.turns[i].message for i in self.joints[j].turns}

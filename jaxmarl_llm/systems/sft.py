@@ -37,10 +37,31 @@ class DemonstrationCredit(Credit):
         return dict(self.extra_metrics)
 
 
-class DemonstrationOrder:
+class Updates:
+    """``done``, the number of updates made, as ``models`` of a system without any: ``states`` is empty."""
+
+    states: Mapping = {}
+
+    def __init__(self):
+        self.done = 0
+
+    @contextlib.contextmanager
+    def kept_in(self, folder, keep: int = 0) -> Iterator[None]:
+        """Keep nothing: there is one update in an iteration."""
+        yield
+
+    def save(self, step: int) -> None:
+        """Do nothing, see `kept_in`."""
+
+    def restore(self, step: int) -> None:
+        """Continue after ``step`` updates."""
+        self.done = step
+
+
+class DemonstrationOrder(Updates):
     """Order of the demonstrations: all of an agent's once, at random, before any comes again.
 
-    It holds no model (``states`` is empty). The order follows from the seed and from ``done``, the number of
+    The order follows from the seed and from ``done``, the number of
     updates made, so that a resumed run reads what the uninterrupted one would have. Where every prompt of
     every agent has the same number of demonstrations, those of a prompt stay together: it is read once.
 
@@ -51,10 +72,9 @@ class DemonstrationOrder:
       multiple: what the number of prompts of an update must be a multiple of; it divides ``batch``.
     """
 
-    states: Mapping = {}
-
     def __init__(self, rows: Sequence[Encoded], batch: int, seed: Sequence[int], multiple: int = 1):
-        self.done, self._seed = 0, tuple(seed)
+        super().__init__()
+        self._seed = tuple(seed)
         by_prompt: dict[tuple, list[Encoded]] = {}
         for row in rows:
             by_prompt.setdefault((row.agent, row.prompt.tobytes()), []).append(row)
@@ -79,18 +99,6 @@ class DemonstrationOrder:
                 orders[epoch] = np.random.default_rng((*self._seed, n, epoch)).permutation(len(agent_groups))
             groups.append(agent_groups[orders[epoch][k]])
         return groups
-
-    @contextlib.contextmanager
-    def kept_in(self, folder, keep: int = 0) -> Iterator[None]:
-        """Keep nothing: the order follows from the number of updates."""
-        yield
-
-    def save(self, step: int) -> None:
-        """Do nothing, see `kept_in`."""
-
-    def restore(self, step: int) -> None:
-        """Continue after ``step`` updates."""
-        self.done = step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,18 +132,18 @@ class Sft:
 class OnRollouts:
     """Supervised fine-tuning under the prompts of a rollout; see `types.System`.
 
-    In place of each answer its agent imitates a demonstration of its own for the problem: they are taken in turn over
-    the batch, sample g of problem i number i G + g, beginning again after the last, so that where a problem has more
-    demonstrations than answers all come up. Nothing is learned where the agent has none for the problem, nor in place
-    of a remark, a call, or a text that goes on from an earlier one.
+    In place of each answer its agent imitates a demonstration of its own for the problem. They are taken in turn:
+    in iteration t, of P problems, conversation g of G about problem i has number (t P + i) G + g, and begins again
+    after the last, so that where a problem has more demonstrations than answers all come up. In one conversation, and
+    so in an aligned joint answer, all answers have one number. Nothing is learned where the agent has none for the
+    problem, nor in place of a remark, a call, or a text that goes on from an earlier one.
 
     Args:
       rows: demonstrations, named as the problems that they are of.
     """
 
-    models = None
-
     def __init__(self, rows: Sequence[Encoded]):
+        self.models = Updates()
         self._rows: dict[tuple[str, str], list[Encoded]] = {}
         for row in rows:
             self._rows.setdefault((row.name, row.agent), []).append(row)
@@ -143,8 +151,10 @@ class OnRollouts:
     def assign(self, forest: Forest | None) -> Credit:
         """Return the forest with demonstrations as completions, their weights as advantages."""
         assert forest is not None
-        samples = 1 + max((turn.sample for turn in forest.turns), default=0)
-        rows = [self._row(forest, turn, turn.item * samples + turn.sample) for turn in forest.turns]
+        chains_R = [forest.first_of(turn).sample for turn in forest.turns]
+        chains, before = 1 + max(chains_R, default=0), self.models.done * len(forest.items)
+        numbered = zip(forest.turns, chains_R, strict=True)
+        rows = [self._row(forest, turn, (before + turn.item) * chains + g) for turn, g in numbered]
         turns = tuple(_imitated(turn, row) for turn, row in zip(forest.turns, rows, strict=True))
         imitated = [row for row in rows if row is not None]
         weights_R = np.array([row.weight if row else 0.0 for row in rows], np.float32)
@@ -163,7 +173,8 @@ class OnRollouts:
         return own[number % len(own)] if own and turn.kind == ANSWER and not turn.prefix else None
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Do nothing: there are no models."""
+        """Count the update."""
+        self.models.done += 1
         return {}
 
 

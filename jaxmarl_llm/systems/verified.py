@@ -65,9 +65,7 @@ def pairs_of(
 
 def question_of(forest: Forest, turn: Turn) -> np.ndarray:
     """Tokens of the prompt that a turn's conversation began with."""
-    while turn.parent is not None:
-        turn = forest.turns[turn.parent]
-    return turn.prompt
+    return forest.first_of(turn).prompt
 
 
 @dataclasses.dataclass(frozen=True)
