@@ -1,5 +1,6 @@
 """Fields of train.protocol=routed: who decides which agent answers, what an answer costs, and how a router learns."""
 
+from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -75,6 +76,8 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"router.agent={own.agent!r}: allowed is one of {agents!r}")
     if own.kind == "cascade" and c.turns < len(agents):
         bad.append(f"train.turns={c.turns}: router.kind='cascade' may ask all of {agents!r}")
+    if own.kind == "cascade":
+        bad += _without_confidence(config, agents[:-1])
     if c.system != SYSTEM and not is_dotted(c.system):
         bad.append(f"train.system={c.system!r}: with {where} the router learns, allowed is 'der'")
     if c.overlap:
@@ -84,6 +87,16 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
     if config.task.centralised or config.task.kind in ("tldr", "arxiv", "game", "lock", "world", "commits"):
         bad.append(f"task.kind={config.task.kind!r}: {where} needs a task that one agent can answer")
     return bad
+
+
+def _without_confidence(config: ConfigDict, agents: tuple[str, ...]) -> list[str]:
+    """Agents of which some answer is not the last one of a cascade, and which do not say how sure they are."""
+    return [
+        f"the model {name!r} of agent {agent!r}: router.kind='cascade' reads its log-probabilities, which it does not "
+        "show, allowed is a model of ours, or the last agent"
+        for agent, name in remote.agents(config).items()
+        if agent in agents
+    ]
 
 
 def _token_prices(own: ConfigDict, agents: tuple[str, ...]) -> list[str]:

@@ -125,6 +125,15 @@ config = changed({
 })  # fmt: skip
 
 
+CASCADE = {"router.kind": "cascade", "train.turns": 3, "model_options.chat": True}
+ROUTES = {"task.source": "routes"}
+
+
+@pytest.mark.parametrize("last", ["expert:x", "scripted:dear"])
+def test_the_last_agent_of_a_cascade_needs_no_confidence(last):
+    config(CASCADE | ROUTES | {"team.models": ("m", "m", last)})
+
+
 def test_a_config_makes_it():
     made = config({"router.kind": "fixed", "router.agent": "mid", "train.group": 3, "train.prompts": 2})
     routed = task()
@@ -139,6 +148,10 @@ def test_a_config_makes_it():
     ({"router.costs": (0.1, -1.0, 0.0)}, "router.costs=.*: allowed are numbers from 0"),
     ({"router.kind": "fixed"}, "router.agent='': allowed is one of"),
     ({"router.kind": "cascade"}, "train.turns=2: router.kind='cascade' may ask all of"),
+    (CASCADE | {"team.models": ("m", "expert:x", "m")},
+     "the model 'expert:x' of agent 'mid': router.kind='cascade' reads its log-probabilities"),
+    (CASCADE | ROUTES | {"team.models": ("scripted:cheap", "m", "scripted:dear")},
+     "the model 'scripted:cheap' of agent 'cheap': router.kind='cascade' reads its log-probabilities"),
     ({"train.system": "magrpo"}, "train.system='magrpo': with train.protocol='routed' the router learns"),
     ({"train.protocol": "simultaneous"}, "train.protocol='simultaneous': train.system='der' needs 'routed'"),
     ({"train.baseline": "max"}, "train.baseline='max': train.system='der'"),
