@@ -2,9 +2,11 @@
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
-from jaxmarl_llm.config.options import ConfigDict, is_dotted
+from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME, SYSTEM = "routed", "der"
+# One agent answers at a time, so that there is nobody to agree with, and no team whose answers vote.
+_DECIDES = ("eval.until_agreed", "eval.vote")
 
 
 def of(config: ConfigDict) -> bool:
@@ -78,6 +80,10 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"train.turns={c.turns}: router.kind='cascade' may ask all of {agents!r}")
     if own.kind == "cascade":
         bad += _without_confidence(config, agents[:-1])
+    for path in _DECIDES:
+        held, default = field(config, path), field(base, path)
+        if held != default:
+            bad.append(f"{path}={held!r}: {where} allows {default!r} only")
     if c.system != SYSTEM and not is_dotted(c.system):
         bad.append(f"train.system={c.system!r}: with {where} the router learns, allowed is 'der'")
     if c.overlap:

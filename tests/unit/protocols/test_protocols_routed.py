@@ -154,6 +154,8 @@ def test_a_config_makes_it():
      "the model 'scripted:cheap' of agent 'cheap': router.kind='cascade' reads its log-probabilities"),
     ({"train.system": "magrpo"}, "train.system='magrpo': with train.protocol='routed' the router learns"),
     ({"train.protocol": "simultaneous"}, "train.protocol='simultaneous': train.system='der' needs 'routed'"),
+    ({"eval.vote": "majority", "eval.chains": 3}, "eval.vote='majority': train.protocol='routed' allows '' only"),
+    ({"eval.until_agreed": True}, "eval.until_agreed=True: train.protocol='routed' allows False only"),
     ({"train.baseline": "max"}, "train.baseline='max': train.system='der'"),
     ({"task.kind": "tldr"}, "task.kind='tldr': train.protocol='routed' needs a task that one agent can answer"),
     ({"team.models": ("scripted:cheap", "scripted:mid", "scripted:dear")}, "it answers the questions of routes"),
