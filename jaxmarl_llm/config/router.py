@@ -5,8 +5,9 @@ from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME, SYSTEM = "routed", "der"
-# One agent answers at a time, so that there is nobody to agree with, and no team whose answers vote.
-_DECIDES = ("eval.until_agreed", "eval.vote")
+# One agent answers at a time, so that there is nobody to agree with, and no team whose answers vote; the router alone
+# decides which routes go on, each by itself.
+_DECIDES = ("eval.until_agreed", "eval.vote", "train.hand_on", "train.stop_above", "train.later_samples")
 
 
 def of(config: ConfigDict) -> bool:

@@ -14,8 +14,9 @@ COUNTERFACTUALS = ("nothing", "sample", "reference", "solo")
 _CRITIC_DECIDES = ("baseline", "backup", "reduce", "turn_weights", "comlrl_compat")
 # The loss of DPO is its own.
 _DPO_DECIDES = tuple(
-    """loss baseline normalise normalise_by discount reduce turn_weights clip clip_high dual_clip ratio_level
-    aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches epochs comlrl_compat""".split()
+    """loss baseline normalise normalise_by discount backup reduce turn_weights turn_loss clip clip_high dual_clip
+    ratio_level aggregation drop_truncated importance_cap overlap kl_coef entropy_coef minibatches epochs
+    comlrl_compat""".split()
 )
 # The loss is cross-entropy.
 _SFT_DECIDES = tuple(
@@ -25,8 +26,8 @@ _SFT_DECIDES = tuple(
 )
 # No agent learns.
 _DER_DECIDES = tuple(
-    """loss baseline normalise normalise_by discount backup turn_weights local_weight clip
-    counterfactual minibatches epochs redraw comlrl_compat kl_coef entropy_coef""".split()
+    """loss baseline normalise normalise_by discount backup turn_weights turn_loss local_weight clip aggregation
+    drop_truncated importance_cap counterfactual minibatches epochs redraw comlrl_compat kl_coef entropy_coef""".split()
 )
 
 

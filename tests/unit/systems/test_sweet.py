@@ -255,6 +255,8 @@ FIELDS = {
     ({"preference.collect": 100}, "preference.collect=100: must be below train.steps=100, or nobody learns"),
     ({"preference.reference": True}, "preference.reference=True: only train.system='madpo' and 'madpo_iter'"),
     ({"train.clip": 0.2}, "train.clip=0.2: train.system='sweet' allows 0.0 only"),
+    ({"train.backup": "max"}, "train.backup='max': train.system='sweet' allows"),
+    ({"train.turn_loss": "mean"}, "train.turn_loss='mean': train.system='sweet' allows"),
     ({"sweet.candidates": 1}, "sweet.candidates=1: allowed is 2 to any larger number"),
     ({"train.system": "magrpo", "train.backup": "last", "sweet.privileged": False},
      "sweet.privileged=False: only train.system='sweet' reads it"),
