@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from ml_collections import ConfigDict
 
 from jaxmarl_llm import resume_checks
-from jaxmarl_llm.config import base_config, imitation, validate
+from jaxmarl_llm.config import FIELDS, advice, base_config, fields, imitation, validate
 from jaxmarl_llm.config import saved as saved_config
+from jaxmarl_llm.config.options import field
 from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed, files
 
@@ -18,6 +19,10 @@ from jaxmarl_llm.utils import distributed, files
 SHARED = (
     "protocol", "turns", "warmup", "decay", "weight_decay", "grad_clip",
     "prompts_per_microbatch", "tokens_per_microbatch",
+)  # fmt: skip
+# Sections of which the warm-up reads nothing.
+ONLY_TRAINING = (
+    "critic", "maporl", "mlpo", "malt", "sweet", "preference", "router", "warm_up", "lessons", "experience",
 )  # fmt: skip
 
 
@@ -31,12 +36,15 @@ def stage(config) -> ConfigDict:
     made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
     if imitation.on_rollouts(config):
         made.train.group = 1  # in the same turn another answer has the same prompt
-    # What only the main run reads.
-    for section in ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "experience"):
+    if advice.of(made):
+        made.train.later_samples = 1  # one episode after each advice, which its protocol needs
+    # What only the main run reads: amounts too, so that runs of other systems have the warm-up in common.
+    for section in ONLY_TRAINING:
         made[section] = base[section]
-    made.search.plans = base.search.plans
     made.task.drop_easier_than = base.task.drop_easier_than
     made.eval.every = 0
+    while unread := [each.path for each in FIELDS.values() if fields.unread(each, made)]:
+        made.update_from_flattened_dict({path: field(base, path) for path in unread})
     _without_training_settings(made.team)
     validate(made, "the config's warm-up")
     return made
