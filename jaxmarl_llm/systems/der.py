@@ -57,8 +57,10 @@ class Der:
         )
 
     def learn(self, credit_: Credit) -> dict[str, float]:
-        """Update the router; its metrics."""
+        """Update the router; its metrics. It stays as it is, without any, where the reward applies to no route."""
         made: Decisions = credit_.for_models
+        if not made.places:
+            return {}
         actions_X = self.models.actions(made.chosen)
         logprobs_XA, values_X = self.models.values(made.places)
         taken = np.arange(made.rewards_ED.shape[1]) < made.lengths_E[:, None]

@@ -6,11 +6,13 @@ import optax
 import pytest
 
 from jaxmarl_llm import credit
+from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.memory import ngrams
 from jaxmarl_llm.protocols.routed import Place
 from jaxmarl_llm.systems.der import Decisions, Der
 from jaxmarl_llm.systems.router import Ppo, Router
 from jaxmarl_llm.systems.types import Credit
+from jaxmarl_llm.tasks.judgement import Judgement
 
 AGENTS = ("a", "b")
 
@@ -66,6 +68,19 @@ def test_returns_never_cross_episodes(monkeypatch):
     np.testing.assert_allclose(np.exp(seen["behaviour"]), [0.5, 1 / 3, 0.5, 1 / 3, 1 / 3], rtol=1e-5)
     alone = credit.gae(rewards[1:], np.zeros((1, 3)), np.array([3]), gamma=0.5, lam=0.5)
     np.testing.assert_allclose(seen["targets"][2:], alone[0], rtol=1e-5)
+
+
+def test_an_iteration_without_any_reward_leaves_the_router_as_it_is():
+    """The optimizer too: its moments would move the network."""
+    made, places = router(), [Place("left?"), Place("left?", "yes", "a", 1)]
+    made.learn(places, np.array([0, 2]), *np.array([[1, 1], [1, 1], [-1, -1]], np.float32))
+    before = jax.device_get(made.states[0])
+    turn = Turn(0, 0, "a", 0, 0, 0, np.zeros(1), np.zeros(1), np.zeros(1), "yes", True)
+    forest = Forest(("left?",), (turn,), (Joint(0, (0,), Judgement({}, None)),))
+    system = Der(made, str, 2)
+    assert system.learn(system.assign(forest)) == {}
+    for left, right in zip(jax.tree.leaves(before), jax.tree.leaves(made.states[0]), strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_a_gradient_of_ppo_by_finite_differences():
