@@ -203,7 +203,7 @@ def _checked(by_agent: Mapping, prompts: Mapping, where: str) -> list[tuple[str,
     for agent, texts in by_agent.items():
         if agent not in prompts:
             raise UserError(f"{where}: agent {agent!r} is not in the team, it has {', '.join(prompts)}")
-        for text in [texts] if isinstance(texts, str) else texts:
+        for text in texts if isinstance(texts, list | tuple) else [texts]:
             if not isinstance(text, str) or not text:
                 raise UserError(f"{where}: the text of {agent!r} is {text!r:.40}, expected a text")
             rows.append((agent, text))

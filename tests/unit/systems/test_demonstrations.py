@@ -109,6 +109,9 @@ def test_answers_of_a_function():
 @pytest.mark.parametrize("given, sentence", [
     ({"c": "x"}, "problem 'one': agent 'c' is not in the team, it has aux, main"),
     ({"aux": [3]}, "the text of 'aux' is 3, expected a text"),
+    ({"aux": 3}, "the text of 'aux' is 3, expected a text"),
+    ({"aux": None, "main": "x"}, "the text of 'aux' is None, expected a text"),
+    ({"aux": {"text": "x"}}, "the text of 'aux' is {'text': 'x'}, expected a text"),
     (["x"], r"got \['x'\], expected \{agent: text\}, a list of such chains or of rows with messages, or None"),
     ([{"messages": [], "agent": "aux", "text": "a"}], "'one', row 0: messages must be a list of"),
     ([{"messages": LATER, "agent": "aux", "text": "a"}, {"agent": "c", "text": ""}],
