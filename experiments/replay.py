@@ -128,7 +128,7 @@ def notes(workdir: pathlib.Path, config) -> list[str]:
 def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
     """A folder, free to be written to, with the run as it was after ``start`` iterations."""
     from jaxmarl_llm.factory import inputs
-    from jaxmarl_llm.runs import begin
+    from jaxmarl_llm.runs import begin, kept_problems
 
     with tempfile.TemporaryDirectory(prefix="replay_") as name:
         folder = pathlib.Path(name)
@@ -139,8 +139,9 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
                 (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
         if (workdir / begin.KEPT).is_dir():
             (folder / begin.KEPT).symlink_to((workdir / begin.KEPT).absolute(), target_is_directory=True)
-        if (workdir / inputs.FILE).is_file():
-            shutil.copy(workdir / inputs.FILE, folder)
+        for kept in (inputs.FILE, kept_problems.FILE):
+            if (workdir / kept).is_file():
+                shutil.copy(workdir / kept, folder)
         for kind in ("pairs", "lessons"):  # copied: the iterations done again read them and may write to them
             if (workdir / "system" / kind).is_dir():
                 shutil.copytree(workdir / "system" / kind, folder / "system" / kind)

@@ -9,24 +9,37 @@ from collections.abc import Sequence
 
 from jaxmarl_llm.factory import evaluations, randomness
 from jaxmarl_llm.protocols import item_name
-from jaxmarl_llm.utils import compile_times, formats
+from jaxmarl_llm.runs.seat import ALONE
+from jaxmarl_llm.utils import compile_times, distributed, formats
 from jaxmarl_llm.utils.errors import UserError
 
 FILE = "kept_problems.json"
 
 
 def of_run(run) -> list[int]:
-    """Indices of the training problems that are left, all of them without the field; UserError if none is."""
+    """Indices of the training problems that are left, all of them without the field.
+
+    Problems that the run did not begin with, and goes on with because the user accepted them, are left too.
+
+    Raises:
+      UserError: if none is left, or if the file of a run that has learned already is missing.
+    """
     share, items = run.config.task.drop_easier_than, run.task.items
     if share == 1:
         return list(range(len(items)))
-    file = run.output_folder / FILE
-    if not file.is_file():
+    file = run.folder / FILE
+    if not distributed.on_main(file.is_file)():
+        if run.schedule.start > 0:
+            raise UserError(
+                f"{file} is missing: it holds which training problems task.drop_easier_than={share} has left out, and "
+                "the team that decided it has learned since; put the file back, or take another --workdir"
+            )
         run.tell(f"the team answers {len(items)} training problems, to leave out the easy ones ...")
         shares = measured(run)
-        names = {item_name(item): value for item, value in zip(items, shares, strict=True)}
-        formats.write(file, {"drop_easier_than": share, "kept": not_easier(shares, share), "solved": names})
-    kept = formats.read(file)["kept"]
+        if distributed.is_main():
+            _write(file, share, [item_name(item) for item in items], shares)
+    left_out = set(distributed.on_main(formats.read)(file)["left_out"])
+    kept = [i for i, item in enumerate(items) if item_name(item) not in left_out]
     if not kept:
         raise UserError(
             f"task.drop_easier_than={share}: the team solves each of the {len(items)} training problems more often, so "
@@ -34,6 +47,14 @@ def of_run(run) -> list[int]:
         )
     run.tell(f"training problems: {len(kept)} of {len(items)} are not easier than {share:g}")
     return kept
+
+
+def _write(file, share: float, names: Sequence[str], shares: Sequence[float]) -> None:
+    """Keep how often each problem was solved, None where nothing was judged, and which are left out."""
+    kept = set(not_easier(shares, share))
+    left_out = [name for i, name in enumerate(names) if i not in kept]
+    solved = {n: None if math.isnan(value) else value for n, value in zip(names, shares, strict=True)}
+    formats.write(file, {"drop_easier_than": share, "left_out": left_out, "solved": solved})
 
 
 def not_easier(shares: Sequence[float], share: float) -> list[int]:
@@ -55,15 +76,17 @@ def measured(run) -> list[float]:
         answers = evaluations.evaluate(
             run.config,
             run.team,
-            [member.trainable for member in run.team.members],
+            run.learner.trainables(),
             run.task,
             items,
             run.config.eval.samples,
             randomness.stream(run.config, "easy"),
+            memory=run.protocol_memory(),
             toolbox=run.toolbox,
             sizes=run.prompt_sizes,
             items_per_batch=run.items_per_batch,
             engine=run.engine,
+            alone=run.seat is ALONE,
             progress=lambda done, total: done < total and display.update(done, {}),
         )
     return [_mean([action.total for action in row]) for row in answers.sampled.actions_BG]

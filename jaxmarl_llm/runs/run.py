@@ -87,14 +87,15 @@ class Run:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Run":
-        with contextlib.ExitStack() as stack, self.seat.opening():
-            self._check_folder(stack)
-            self.engine = stack.enter_context(engines.opened(self.config, self.folder, self._ahead))
-            self._open_tasks(stack)
-            self._open_team()
-            self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
-            self._open_learner(stack)
-            self._open_files(stack)
+        with contextlib.ExitStack() as stack:
+            with self.seat.opening():
+                self._check_folder(stack)
+                self.engine = stack.enter_context(engines.opened(self.config, self.folder, self._ahead))
+                self._open_tasks(stack)
+                self._open_team()
+                self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
+                self._open_learner(stack)
+                self._open_files(stack)
             self._kept = kept_problems.of_run(self)
             self._stack = stack.pop_all()
         return self
