@@ -19,10 +19,10 @@ from jaxmarl_llm.resume_checks import check_agents, describe_team, renamed
 from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis, files
 from jaxmarl_llm.utils.errors import UserError
-from jaxmarl_llm.utils.saved_names import MERGED
+from jaxmarl_llm.utils.saved_names import MERGED, TEAM_FILE
 from jaxmarl_llm.weights import peft
 
-TEAM_FILE, FORMAT = "team.json", 1
+FORMAT = 1
 
 
 def is_team(folder) -> bool:

@@ -38,9 +38,9 @@ def define_config(
     config_flags.DEFINE_config_file(
         "config",
         help_string=f"{help_text}, such as configs/coding.py, or a variant of it, such as "
-        "configs/coding.py:smoke, or the config.json of a run. --config.<field>=<value> changes a field, such as "
-        "--config.train.lr=1e-4; "
-        "docs/config.md explains them all.",
+        "configs/coding.py:smoke, or the config.json of a run, or the team.json of an exported team. "
+        "--config.<field>=<value> changes a field, such as --config.train.lr=1e-4; docs/config.md explains them "
+        "all.",
         lock_config=True,
         flag_values=flag_values,
     )
@@ -54,7 +54,8 @@ def define_config(
 class _WithAgents(flags.ArgumentParser):
     """Loads ``--config`` as ``inner`` does, with the fields of ``team.agent`` that other flags name.
 
-    The config.json of a run is a config, too, also one of an earlier version (`jaxmarl_llm.config.saved`).
+    The config.json of a run is a config, too, also one of an earlier version, and so is what the team.json of an
+    exported team holds (`jaxmarl_llm.config.saved`).
 
     Agents' names are no fields beforehand, and ml_collections refuses a flag of a field that is not there.
     """

@@ -13,6 +13,8 @@ from typing import Any
 from jaxmarl_llm.config import base, fields
 from jaxmarl_llm.config.options import ConfigDict, field
 from jaxmarl_llm.utils import files, formats
+from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.saved_names import TEAM_FILE
 
 # What fields stand for that were added later, where it is not their default.
 BEFORE: dict[str, Any] = {
@@ -30,15 +32,22 @@ RENAMED_VALUES: dict[str, dict[Any, Any]] = {
 }
 # Sections whose names are made by the user, so that none of them is unknown.
 FREE_SECTIONS = ("team.agent", "model_options.chat_template")
+OF_EVERY_VERSION = ("model", "team", "task", "train")  # a file without them holds no config
 
 
 def read(path) -> dict[str, Any]:
-    """The config in a ``config.json``.
+    """The config in a ``config.json``, or in the ``team.json`` of an exported team.
 
     Raises:
-      UserError: naming the file, if it is not there, damaged, or of a newer version.
+      UserError: naming the file, if it is not there, damaged, of a newer version, or holds no config.
     """
-    return upgraded(files.read_json(path), path)
+    held = files.read_json(path)
+    if pathlib.Path(path).name == TEAM_FILE:
+        held = held.get("config") or {}
+    config = upgraded(held, path)
+    if missing := [name for name in OF_EVERY_VERSION if name not in held]:
+        raise UserError(f"{path} holds no config: it has no {', '.join(missing)}")
+    return config
 
 
 def in_folder(folder) -> dict[str, Any]:

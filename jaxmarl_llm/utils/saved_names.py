@@ -2,3 +2,4 @@
 
 BEST, LATEST = "best", "latest"  # checkpoints of a run: best on validation, and the last one
 ADAPTER, MERGED = "adapter", "merged"  # an exported agent: adapters of PEFT, or a whole model
+TEAM_FILE = "team.json"  # of an exported team

@@ -5,9 +5,11 @@ import json
 
 import pytest
 import saved_runs
+from absl import flags
 
 from configs import coding, game, lessonl, writing
 from jaxmarl_llm import resume_checks
+from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import FIELDS, base_config, saved, validate
 from jaxmarl_llm.utils import files, formats
 from jaxmarl_llm.utils.errors import UserError
@@ -134,3 +136,29 @@ def test_a_config_of_a_newer_version_is_refused(tmp_path):
     with pytest.raises(UserError, match="config.json: is of format 2, which a newer version"):
         saved.in_folder(tmp_path)
     assert saved.in_folder(tmp_path / "nothing") == {}
+
+
+def parsed(path):
+    """What ``--config=<path>`` gives a command."""
+    values = flags.FlagValues()
+    entry.define_config(flag_values=values)
+    values(["command", f"--config={path}"])
+    return values.config
+
+
+def test_an_exported_teams_file_is_a_config(tmp_path):
+    held = {"format": 1, "step": 3, "agents": {}, "config": plain(game.get_config())}
+    (tmp_path / "team.json").write_text(json.dumps(held))
+    assert parsed(tmp_path / "team.json").to_dict() == game.get_config().to_dict()
+
+
+@pytest.mark.parametrize("name, held, lacks", [
+    ("summary.json", {"format": 1, "after": {"return": 1.0}, "seed": 0}, "model, team, task, train"),
+    ("after.json", {"format": 1, "task": {}, "split": "test"}, "model, team, train"),
+    ("team.json", {"format": 1, "agents": {}}, "model, team, task, train"),
+    ("config.json", {"config": plain(base_config())}, "model, team, task, train"),  # as a search keeps its own
+])
+def test_a_file_without_a_config_is_refused(tmp_path, name, held, lacks):
+    (tmp_path / name).write_text(json.dumps(held))
+    with pytest.raises((UserError, flags.Error), match=f"{name} holds no config: it has no {lacks}"):
+        parsed(tmp_path / name)
