@@ -48,12 +48,21 @@ def finished(member: SweepRun, folder: pathlib.Path) -> bool:
 
 
 def check_workdir(workdir: pathlib.Path, members: Sequence[SweepRun]) -> None:
-    """ValueError if a folder holds runs of another sweep: of no member, or with another config."""
+    """ValueError if a folder holds runs of another sweep: of no member, or with another config.
+
+    What members begin from, such as a warm-up that they share, may be there too.
+    """
     known = {workdir / member.folder for member in members}
-    strange = sorted(str(path.parent) for path in workdir.glob("*/*/config.json") if path.parent not in known)
+    strange = sorted(path.parent for path in workdir.glob("*/*/config.json") if path.parent not in known)
+    if strange:
+        from jaxmarl_llm.runs import begin  # imports JAX, for which nobody is to wait without need
+
+        sources = [begin.source(member.config, workdir / member.folder) for member in members]
+        begun_from = {source.resolve() for source in sources if source}
+        strange = [folder for folder in strange if folder.resolve() not in begun_from]
     if strange:
         raise UserError(
-            f"{', '.join(strange)}: no member of this sweep, which may gain members but not lose them; take "
+            f"{', '.join(map(str, strange))}: no member of this sweep, which may gain members but not lose them; take "
             "another --workdir, or move what is there away"
         )
     changed = {member.name: contradiction(member, workdir / member.folder) for member in members}

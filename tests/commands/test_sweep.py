@@ -99,6 +99,20 @@ def test_a_sweep_may_gain_members_but_not_lose_or_change_them(tmp_path):
         sweep.check_workdir(tmp_path, actual)
 
 
+def test_a_warm_up_that_members_share_is_no_strange_run(tmp_path, monkeypatch):
+    """Named by another path than --workdir is; a run beside it is still refused."""
+    warm_up = {"task.reward": "", "warm_up.steps": 2, "warm_up.folder": str(tmp_path / "warm" / "seed{seed}")}
+    actual = collected(*({**fields, **warm_up} for fields in FOUR))
+    for seed in (0, 1):
+        (tmp_path / "warm" / f"seed{seed}").mkdir(parents=True)
+        (tmp_path / "warm" / f"seed{seed}" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    sweep.check_workdir(pathlib.Path(), actual)
+    (tmp_path / "warm" / "seed1").rename(tmp_path / "warm" / "seed2")
+    with pytest.raises(ValueError, match="^warm/seed2: no member of this sweep"):
+        sweep.check_workdir(pathlib.Path(), actual)
+
+
 def test_states_of_members(tmp_path):
     actual = collected(*FOUR)
     finish(tmp_path, actual[0], 50.0)
