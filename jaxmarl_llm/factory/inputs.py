@@ -50,13 +50,16 @@ def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
         label = f"{PROBLEMS_OF[split]} problems (task.source={source!r}, split {part!r})"
         marks[label] = f"{len(task.items)} problems, sha256 {content.of_values(task.items)}"
     if config.train.system == SFT and config.sft.source.endswith(DEMONSTRATIONS):
+        source = pathlib.Path(config.sft.source)
+        if not source.exists():  # what is trained on it refuses that; an evaluation does not read it
+            return marks
         try:
-            marks[f"sft.source={config.sft.source!r}"] = f"sha256 {content.of_file(config.sft.source)}"
+            marks["file of sft.source"] = f"sha256 {content.of_file(source)}"
         except OSError as error:
             raise StorageError(f"sft.source={config.sft.source!r}: cannot be read ({error})") from error
         if distil.used(config):
-            kept = sorted((pathlib.Path(config.sft.source).parent / fusion.TEACHERS).rglob("*.npz"))
-            marks[f"teachers of sft.source={config.sft.source!r}"] = f"sha256 {content.of_files(kept)}"
+            kept = sorted((source.parent / fusion.TEACHERS).rglob("*.npz"))
+            marks["teachers of sft.source"] = f"sha256 {content.of_files(kept)}"
     return marks
 
 
@@ -93,7 +96,7 @@ def read(folder) -> dict:
 
 def changes(folder, now: Mapping[str, str]) -> list[str]:
     """How inputs differ from those that the run in a folder had, a sentence each."""
-    saved = read(folder).get("inputs", {})
+    saved = {_without_path(label): mark for label, mark in read(folder).get("inputs", {}).items()}
     differing = [label for label in now if saved.get(label, now[label]) != now[label]]
     return [f"{label}: saved {_short(saved[label])}, now {_short(now[label])}" for label in differing]
 
@@ -129,6 +132,11 @@ def warn(folder, now: Callable[[], Mapping[str, str]]) -> None:
         accepted = "; ".join(map(_short, entry["changes"]))
         logging.warning("%s: after iteration %d it went on with %s", folder, entry["step"], accepted)
     check(folder, now(), accept=True)
+
+
+def _without_path(label: str) -> str:
+    """A label as this version writes it: earlier ones had the path of demonstrations in it, which may be moved."""
+    return re.sub(r"^(?:(teachers of )|)sft\.source=.*", lambda m: f"{m[1] or 'file of '}sft.source", label)
 
 
 def _short(text: str) -> str:

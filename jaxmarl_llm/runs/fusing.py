@@ -78,6 +78,7 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
     step = saved_agents.read_meta(asked.workdir, asked.step)["step"]
     _keep_about(out / FOLDER, asked, step)
     _prepare(asked, config, student, others, step)
+    _keep_source(out, student.sft.source)
     if not train(student, str(out)):
         return []
     return report(student, out)
@@ -114,6 +115,20 @@ def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
     ]
     if differing:
         raise UserError(f"{folder} holds another fusion: {'; '.join(differing)}; give another --out")
+
+
+def _keep_source(out: pathlib.Path, source: str) -> None:
+    """Let the config of a student that was begun name its texts by where its folder is now.
+
+    Its training is refused if they are other texts, see `inputs.of_data`.
+    """
+    path = out / "config.json"
+    held = files.read_json(path) if path.is_file() else {}
+    saved = held.get("sft", {}).get("source", "")
+    if saved != source and pathlib.Path(saved).parts[-2:] == pathlib.Path(source).parts[-2:]:
+        files.atomic_write_text(
+            path, json.dumps(held | {"sft": held["sft"] | {"source": source}}, indent=2) + "\n"
+        )
 
 
 def _prepare(asked: Asked, config, student, others, step: int) -> None:

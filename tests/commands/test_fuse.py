@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 import shutil
 from types import SimpleNamespace
 
@@ -193,6 +194,29 @@ def test_the_student_is_a_run_that_others_read(team, fused, tmp_path):
         "sft.source": str(out / "fusion" / "texts.jsonl"), "team.begin": str(out), "train.steps": 1,
     })  # fmt: skip
     assert train.train(again, str(tmp_path / "more"))
+
+
+@pytest.mark.slow
+def test_a_student_that_was_moved_goes_on_with_its_texts(team, fused, tmp_path, monkeypatch):
+    """By another path of the same folder, and in another folder; with another text it is refused."""
+    whole, report = fused
+    monkeypatch.chdir(whole.parent)
+    assert run(team, pathlib.Path(whole.name)) == report
+    moved = shutil.copytree(whole, tmp_path / "moved")
+    away = whole.rename(whole.parent / "away")
+    try:
+        assert evaluations.evaluate_run(run_folder.load_run(moved), moved, LATEST)
+        longer = student_of(team)
+        longer.train.steps = 6
+        assert run(team, moved, longer)
+        assert json.loads((moved / "config.json").read_text())["sft"]["source"] == str(moved / "fusion" / "texts.jsonl")
+        changed = shutil.copytree(away, tmp_path / "changed")
+        with (changed / "fusion" / "texts.jsonl").open("a") as file:
+            file.write("\n")
+        with pytest.raises(ValueError, match="began with other inputs: file of sft.source: saved sha256"):
+            run(team, changed, longer)
+    finally:
+        away.rename(whole)
 
 
 @pytest.mark.slow
