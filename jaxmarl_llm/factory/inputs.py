@@ -23,6 +23,9 @@ from jaxmarl_llm.weights import fingerprints
 FILE = "inputs.json"
 ACCEPT = "--accept_changes goes on with those of now and records it"
 PROBLEMS_OF = tasks.PROBLEMS_OF | {"test": "test"}
+# How the labels begin of what agents only learn from, and fields of code that only decides how they learn.
+LEARNED_FROM = (f"{PROBLEMS_OF['train']} problems ", "file of sft.source", "teachers of sft.source")
+HOW_THEY_LEARN = ("train.loss", "train.system", "sft.source")
 
 
 def of_run(
@@ -112,6 +115,27 @@ def check(folder, now: Mapping[str, str], accept: bool = False, advice: str = AC
     for sentence in differing:
         logging.warning("%s: %s", folder, sentence)
     return differing
+
+
+def measured_otherwise(differing: Sequence[str]) -> list[str]:
+    """The entries of a summary whose results are of other inputs, after these `changes` were accepted.
+
+    The best state is the one of the highest validation return, and ``before`` and ``warm`` are compared with
+    ``after`` on the test: returns from before a change of what decides them are no longer comparable. A change of
+    what agents only learn from, or only learn by, leaves them as they are.
+    """
+    learning = tuple(f"({path}=" for path in HOW_THEY_LEARN)
+    deciding = [
+        sentence
+        for sentence in differing
+        if not sentence.startswith(LEARNED_FROM)
+        and not (sentence.startswith("module ") and any(field in sentence for field in learning))
+    ]
+    of_validation = (f"{PROBLEMS_OF['eval']} problems ",)
+    of_test = (f"{PROBLEMS_OF['test']} problems ",)
+    best = any(not sentence.startswith(of_test) for sentence in deciding)
+    test = any(not sentence.startswith(of_validation) for sentence in deciding)
+    return ["best"] * best + ["before", "warm"] * test
 
 
 def keep(folder, now: Mapping[str, str], step: int = 0, accepted: Sequence[str] = ()) -> None:

@@ -4,11 +4,13 @@ import logging
 import math
 import pathlib
 import time
+from collections.abc import Sequence
 
 from jaxmarl_llm import checkpoint, metrics
+from jaxmarl_llm.factory import inputs
 from jaxmarl_llm.runs import damaged, summaries
 from jaxmarl_llm.runs.budgets import MARKS
-from jaxmarl_llm.utils import formats
+from jaxmarl_llm.utils import distributed, formats
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -23,6 +25,20 @@ def read_summary(folder, start: int) -> dict:
         if _best_meta(folder).get("step") == best["step"]:
             kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
+
+
+def forget_measured_otherwise(run, changes: Sequence[str]) -> None:
+    """Drop, from the run's summary and its file, what was measured with other inputs, see `inputs.measured_otherwise`.
+
+    ``changes``: of the run's inputs, which the user has accepted.
+    """
+    otherwise = inputs.measured_otherwise(changes)
+    if lost := [name for name in otherwise if run.summary.pop(name, None)]:
+        run.tell(
+            f"{', '.join(lost)} of summary.json: measured with other inputs than those of now, and dropped"
+        )
+        if distributed.is_main():
+            summaries.write_summary(run)
 
 
 def _saved(folder: pathlib.Path) -> dict:

@@ -93,7 +93,7 @@ class Run:
                 self.engine = stack.enter_context(engines.opened(self.config, self.folder, self._ahead))
                 self._open_tasks(stack)
                 self._open_team()
-                self._inputs, self._accepted = distributed.on_main(self._check_inputs)()
+                self._inputs, self._no_longer, self._changes = distributed.on_main(self._check_inputs)()
                 self._open_learner(stack)
                 self._open_files(stack)
             self._kept = kept_problems.of_run(self)
@@ -151,12 +151,14 @@ class Run:
         options = dict(within=self.display, compiles=compile_times.of_process())
         return console.ProgressDisplay(programs, label="prompt width", **options)
 
-    def _check_inputs(self) -> tuple[dict[str, str], list[str]]:
-        """Fingerprints of problems, models and the user's code, and what of the run's is no longer so."""
+    def _check_inputs(self) -> tuple[dict[str, str], list[str], list[str]]:
+        """Fingerprints of problems, models and the user's code; what the config of an earlier version stood for
+        and is no longer so; and how the inputs have changed.
+        """
         of_splits = {"train": self.task, "eval": self.validation_task, "test": self.test_task}
         now = inputs.of_run(self.config, of_splits, self.team, self.toolbox)
         no_longer = saved_config.no_longer_in(self.folder)
-        return now, [*no_longer, *inputs.check(self.folder, now, self._accept_changes)]
+        return now, no_longer, inputs.check(self.folder, now, self._accept_changes)
 
     def _open_learner(self, stack: contextlib.ExitStack) -> None:
         """What learns, at the state of the latest checkpoint; scorer and protocol."""
@@ -192,9 +194,11 @@ class Run:
         self.summary = resumed_summary.read_summary(self.folder, start) | {
             "executor": self.services.isolation
         }
+        # Before the changes count as accepted: a kill in between leaves no results of two kinds.
+        resumed_summary.forget_measured_otherwise(self, self._changes)
         if distributed.is_main():
             formats.write(self.folder / "config.json", config.to_dict())
-            inputs.keep(self.folder, self._inputs, start, self._accepted)
+            inputs.keep(self.folder, self._inputs, start, [*self._no_longer, *self._changes])
         project = config.log.wandb_project
         options = dict(tensorboard=config.log.tensorboard, wandb={"project": project} if project else None)
         options = options if distributed.is_main() else {"tensorboard": False}

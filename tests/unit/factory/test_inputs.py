@@ -9,6 +9,7 @@ import sys
 import game_runs
 import numpy as np
 import pytest
+import smoke_runs
 from safetensors.numpy import load_file, save_file
 
 from configs import coding
@@ -190,6 +191,39 @@ def test_a_training_is_refused_and_goes_on_if_that_is_accepted(place, caplog):
     with caplog.at_level(logging.WARNING):
         inputs.warn(folder, dict)
     assert "after iteration 1 it went on with module scale_of_mine" in caplog.text
+
+
+@pytest.mark.slow
+def test_the_best_state_is_chosen_by_the_reward_that_was_accepted(place, capsys):
+    """The first reward pays ten times as much: no later state could be better than one that was chosen by it."""
+    (place / "scale_of_mine.py").write_text("SCALE = 10\n")
+    config, folder = game_run(place), place / "run"
+    config.eval.every, config.eval.before, config.train.steps = 1, True, 2
+    first = train.train(config, folder)
+    (place / "scale_of_mine.py").write_text("SCALE = 1\n")
+    forget_modules()
+    config.train.steps = 4
+    second = train.train(config, folder, accept_changes=True)
+    assert first["best"]["validation_return"] > 10 and "before" in first
+    assert 2 <= second["best"]["step"] and second["best"]["validation_return"] < 10 and "before" not in second
+    returns = {row["step"]: row["eval/return"] for row in smoke_runs.rows(folder, "eval/return") if row["step"] >= 2}
+    assert second["best"]["validation_return"] == max(x for x in returns.values() if x < 10)
+    assert "best, before of summary.json: measured with other inputs than those of now" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("label, lost", [
+    ("training problems (task.source='mine', split 'all')", []),
+    ("file of sft.source", []),
+    ("module mine (train.loss='mine.loss')", []),
+    ("validation problems (task.source='mine', split 'all')", ["best"]),
+    ("test problems (task.source='mine', split 'all')", ["before", "warm"]),
+    ("module mine (task.reward='mine.reward')", ["best", "before", "warm"]),
+    ("module mine (train.protocol='mine.protocol')", ["best", "before", "warm"]),
+    ("weights of model 'mine'", ["best", "before", "warm"]),
+    ("what agents read of tools", ["best", "before", "warm"]),
+])
+def test_results_that_are_of_other_inputs(label, lost):
+    assert inputs.measured_otherwise([f"{label}: saved 1, now 2"]) == lost
 
 
 def test_a_run_that_kept_no_fingerprints_is_not_asked(place):
