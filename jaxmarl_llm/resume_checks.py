@@ -36,7 +36,7 @@ MAY_CHANGE = (
     "device",  # how much memory is taken
     "log",  # what is shown and recorded
     "search.prices",  # the assumed prices of the same tokens
-    "save",  # how often a checkpoint is written, and how many are kept
+    "save",  # how often a checkpoint is written, see `check_same_run`, and how many are kept
 )
 # What a base is kept in: all numbers of the stored dtype are float32 numbers too.
 EXACT = ("", "float32")
@@ -133,6 +133,9 @@ def check_same_run(saved: dict, config: dict) -> None:
     saved, config = _with_current_names(saved), _with_current_names(config)
     decays = saved.get("train", {}).get("decay", "constant") != "constant"
     free = [f for f in MAY_CHANGE if not (decays and f == "train.steps")]
+    if saved.get("train", {}).get("overlap"):
+        # An iteration behind a checkpoint is not drawn ahead, see `Schedule.may_overlap`.
+        free = [f for f in free if f != "save"] + ["save.keep"]
     free += LONG_PROMPTS if saved.get("sampling", {}).get("long_prompts") == "error" else ()
     kept = [side.get("model_options", {}).get("dtype") for side in (saved, config)]
     free += ("model_options.dtype",) if set(kept) <= set(EXACT) else ()

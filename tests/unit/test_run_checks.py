@@ -119,6 +119,15 @@ def test_steps_are_fixed_when_the_learning_rate_decays_over_them():
         )
 
 
+def test_checkpoints_stay_where_they_decide_what_is_drawn_ahead():
+    """With train.overlap the iteration behind a checkpoint is drawn by the team that the update made."""
+    fields = {"train": CONFIG["train"] | {"overlap": True}, "save": {"every": 10, "keep": 2}}
+    overlapping = CONFIG | fields
+    with pytest.raises(ValueError, match="another configuration: save.every: saved 10, now 5$"):
+        resume_checks.check_same_run(overlapping, overlapping | {"save": {"every": 5, "keep": 4}})
+    resume_checks.check_same_run(overlapping, overlapping | {"save": {"every": 10, "keep": 4}})
+
+
 def test_agents_to_restore():
     saved, ours = resume_checks.describe_team(make_team()), make_team(("main", "judge"))
     assert saved["main"]["rank"] == 8 and saved["main"]["targets"] == sorted(adapters.TARGETS)
