@@ -121,11 +121,12 @@ def _completed(fields: dict) -> dict:
     return fields | {"policy": defaults | fields["policy"]}
 
 
-def check_same_run(saved: dict, config: dict) -> None:
+def check_same_run(saved: dict, config: dict, folder: object = "") -> None:
     """Compare the configuration of a saved run with the one to continue it with; both nested dicts.
 
     ``saved`` may be of an earlier version, see `jaxmarl_llm.config.saved`. Fields in `MAY_CHANGE` are free,
-    and so are those in `FILLED` where one side is empty. Raises ValueError listing every other difference.
+    and so are those in `FILLED` where one side is empty. Raises ValueError listing every other difference; with the
+    ``folder`` of the run it says how that goes on.
     """
     raw, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
     saved = json.loads(json.dumps(saved_config.upgraded(raw)))
@@ -149,10 +150,13 @@ def check_same_run(saved: dict, config: dict) -> None:
         if k not in neither and not any(f"{k}.".startswith(f"{f}.") for f in free)
     }
     if bad:
-        raise UserError(
-            "the run in this folder, which its config.json given as --config continues as it began, has another "
-            f"configuration: {listed(bad)}"
+        where = folder or "this folder"
+        advice = (
+            f"; to go on as it began give --config={folder}/config.json, or take another --workdir"
+            if folder
+            else ""
         )
+        raise UserError(f"the run in {where} began with another configuration: {listed(bad)}{advice}")
 
 
 def _with_current_names(held):

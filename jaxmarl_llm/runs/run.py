@@ -107,7 +107,7 @@ class Run:
     def _check_folder(self, stack: contextlib.ExitStack) -> None:
         """The folder holds no other run, can be written, and is no other process's."""
         if saved := saved_config.in_folder(self.folder):
-            resume_checks.check_same_run(saved, self.config.to_dict())
+            resume_checks.check_same_run(saved, self.config.to_dict(), self.folder)
         resume_checks.ensure_writable(self.folder)
         distributed.on_main(self._hold)(stack)  # of several processes of one run the first holds it for all
 

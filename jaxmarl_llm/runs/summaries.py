@@ -79,7 +79,7 @@ def finished(config, folder) -> dict:
     saved, summary = saved_config.in_folder(folder), whole_summary(folder)
     if not saved or "after" not in summary:
         return {}
-    resume_checks.check_same_run(saved, config.to_dict())
+    resume_checks.check_same_run(saved, config.to_dict(), folder)
     if not complete(config, summary):
         return {}
     final_table.show(summary, folder)

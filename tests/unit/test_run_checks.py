@@ -128,6 +128,12 @@ def test_checkpoints_stay_where_they_decide_what_is_drawn_ahead():
     resume_checks.check_same_run(overlapping, overlapping | {"save": {"every": 10, "keep": 4}})
 
 
+def test_how_a_run_goes_on_is_said_where_its_folder_is_known():
+    advice = "; to go on as it began give --config=runs/x/config.json, or take another --workdir$"
+    with pytest.raises(ValueError, match=f"^the run in runs/x began with .*: seed: saved 0, now 1{advice}"):
+        resume_checks.check_same_run(CONFIG, changed(seed=1), "runs/x")
+
+
 def test_agents_to_restore():
     saved, ours = resume_checks.describe_team(make_team()), make_team(("main", "judge"))
     assert saved["main"]["rank"] == 8 and saved["main"]["targets"] == sorted(adapters.TARGETS)
