@@ -45,6 +45,15 @@ def define_flags() -> None:
     flags.FLAGS.set_gnu_getopt(True)  # flags may come after the folders
 
 
+def refuse_unread(given: flags.FlagValues, searches: bool) -> None:
+    """UserError for a flag that a page about searches, or else about runs, does not read."""
+    of_runs, of_searches = ("evaluations", "transcript_steps"), ("baseline",)
+    for name in of_runs if searches else of_searches:
+        if given[name].present:
+            kinds = ("run folders", "results files") if searches else ("results files", "run folders")
+            raise UserError(f"--{name} is for {kinds[0]}, and {kinds[1]} are given")
+
+
 def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathlib.Path:
     """Write one page about all searches of some results files; returns its path.
 
@@ -72,7 +81,9 @@ def main(argv):
     args, folders = flags.FLAGS, argv[1:]
     if not folders:
         raise app.UsageError("give the folder of at least one run, or results files of searches")
-    if all(pathlib.Path(path).is_file() for path in folders):
+    searches = all(pathlib.Path(path).is_file() for path in folders)
+    refuse_unread(flags.FLAGS, searches)
+    if searches:
         print(f"written: {report_searches(folders, args.out, args.baseline)}")
         return
     print(f"reading {', '.join(folders)}", flush=True)
