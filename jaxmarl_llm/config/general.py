@@ -69,7 +69,8 @@ FIELDS = (
     value("log.wandb_project", "", "W&B project to log to (wandb extra); empty: none."),
     number("log.transcripts_every", 1, "Iterations between transcript files; 0: none.", low=0),
     value("log.transcript_tokens", False,
-          "Keep token ids and the sampler's log-probabilities in transcripts too."),
+          "Keep token ids and the sampler's log-probabilities in transcripts too.",
+          Read(lambda c: c.log.transcripts_every > 0, "no transcripts are written")),
     value("log.report", True, "Write report.html at the end."),
 )  # fmt: skip
 

@@ -554,6 +554,7 @@ UNREAD = {
     "task.matching": ("corrected", {"task.kind": "tldr"}),
     "task.column": ("post", {"task.kind": "tldr"}),
     "mesh.fsdp": (True, {"mesh.data": 2}),
+    "log.transcript_tokens": (True, {"log.transcripts_every": 1}),
     "engine.servers": (("http://gpu1:8000",), SERVED),
     "engine.adapter_folder": ("/shared/adapters", SERVED),
     "engine.key_variable": ("ENGINE_KEY", SERVED),
@@ -656,7 +657,7 @@ def test_what_nothing_reads_is_refused(path):
     config = changed(path, value)
     unlike = {
         "team.targets": {"team.mode": "full"}, "model_options.date": {"model_options.chat": False},
-        "model_options.quantize": {"team.mode": "full"},
+        "model_options.quantize": {"team.mode": "full"}, "log.transcript_tokens": {"log.transcripts_every": 0},
     }  # fmt: skip
     config.update_from_flattened_dict(unlike.get(path, {}))
     if path.startswith(READ_BY_CODING):
