@@ -25,6 +25,7 @@ import numpy as np
 from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
 
 TINY = 1e-30
+LEAD = b" "  # what SentencePiece puts in front of a text, as a token or in its first one: no part of the text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,26 +111,45 @@ def _at(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, text: bytes, t
     """The distribution at one token (id, begin, end) of the student, in the teacher's token i; None: misaligned."""
     own, a, e = token
     path, starts = _path(seen, i, e), seen.starts
-    if path is None or (
-        i and seen.ends[i - 1] == starts[i - 1]
-    ):  # or the teacher's begins inside of a letter
+    inside = i and seen.ends[i - 1] == starts[i - 1] and not (i == 1 and leads(seen, teacher))
+    if path is None or inside:  # or the teacher's begins inside of a letter
         return None
     read, known = text[starts[i] : a], likely(seen, i)
-    going_on = {k: p for k, p in known.items() if _goes_on(teacher.of_id[k], read)}
+    parts = parts_at(seen, i, teacher, text)
+    going_on = {k: p for k, p in known.items() if _goes_on(parts[k], read)}
     scale = 1.0 / max(sum(going_on.values()), TINY) if read else 1.0
     if e > seen.ends[i]:
         same = text[starts[i] : e]
-        going_on = {k: p for k, p in going_on.items() if k == seen.ids[i] or teacher.of_id[k] == same}
+        going_on = {k: p for k, p in going_on.items() if k == seen.ids[i] or parts[k] == same}
+    lead = LEAD if a == 0 and student.of_id[own] == LEAD + text[:e] else b""
     row: dict[int, float] = {}
     for k, p in going_on.items():
-        part = teacher.of_id[k][len(read) :]
+        part = parts[k][len(read) :]
         if k == seen.ids[i]:
             row[own] = row.get(own, 0.0) + scale * p * path
         elif part != END or ended:
-            place = student.first(part)
+            place = student.first(part if part == END else lead + part)
             if place is not None:
                 row[place] = row.get(place, 0.0) + scale * p
     return {k: p for k, p in row.items() if p > 0}
+
+
+def leads(seen: Seen, teacher: Pieces) -> bool:
+    """Whether the first token is nothing but the `LEAD` of the text."""
+    return seen.ends[0] == 0 and teacher.of_id[int(seen.ids[0])] == LEAD
+
+
+def parts_at(seen: Seen, i: int, teacher: Pieces, text: bytes) -> dict[int, bytes | None]:
+    """The bytes of the `likely` tokens at position i, by the teacher's ids: what they would add to the text there.
+
+    What the text's own token adds is what stands there. Where that is without its `LEAD`, the others are without it,
+    too, and of one that is nothing else it is not known how the text goes on.
+    """
+    own, here = int(seen.ids[i]), text[seen.starts[i] : seen.ends[i]]
+    parts = {k: teacher.of_id[k] for k in (*seen.top_ids[i].tolist(), own)}
+    if i == 0 and parts[own] == LEAD + here:
+        parts = {k: part and (part.removeprefix(LEAD) or None) for k, part in parts.items()}
+    return parts | {own: here}
 
 
 def _goes_on(part: bytes | None, read: bytes) -> bool:

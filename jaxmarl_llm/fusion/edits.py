@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmarl_llm.fusion.align import Aligned, Own, Seen, likely
+from jaxmarl_llm.fusion.align import Aligned, Own, Seen, leads, likely, parts_at
 from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
 
 
@@ -21,23 +21,28 @@ def by_edits(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: b
     mine = [text[a:e] for a, e in zip(own.starts, own.ends, strict=True)]
     its = [text[a:e] for a, e in zip(seen.starts, seen.ends, strict=True)]
     its = its if ended else its[:-1]  # without the token that ends the teacher's text
+    first = int(leads(seen, teacher))  # a token that is no part of the text matches none
     rows: list[dict[int, float] | None] = []
-    for part, matched in zip(mine, warped(mine, its), strict=True):
-        one = len(matched) == 1 and its[matched[0]] == part
-        rows.append(_mapped(seen, matched[0], teacher, student, ended) if one else None)
+    for token, part, matched in zip(own.ids.tolist(), mine, warped(mine, its[first:]), strict=True):
+        place = matched[0] + first if len(matched) == 1 else None
+        one = place is not None and its[place] == part
+        rows.append(_mapped(seen, place, teacher, token, student, text, ended) if one else None)
     return Aligned(rows)
 
 
-def _mapped(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, ended: bool) -> dict[int, float]:
-    """The teacher's distribution at a position by ids of the student."""
+def _mapped(
+    seen: Seen, i: int, teacher: Pieces, own: int, student: Vocabulary, text: bytes, ended: bool
+) -> dict[int, float]:
+    """The teacher's distribution at a position by ids of the student, whose token there is ``own``."""
+    parts = parts_at(seen, i, teacher, text)
     row: dict[int, float] = {}
     for k, p in likely(seen, i).items():
-        part = teacher.of_id[k]
+        part = parts[k]
         if part is None or (part == END and not ended):
             continue
-        place = student.first(part)
-        if place is not None and student.of_id[place] == part and p > 0:
-            row.setdefault(place, p)
+        place = own if k == seen.ids[i] else student.first(part)
+        if place is not None and (place == own or student.of_id[place] == part) and p > 0:
+            row[place] = row.get(place, 0.0) + p
     return row
 
 

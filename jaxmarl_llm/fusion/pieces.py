@@ -1,6 +1,7 @@
 """Tokens as the bytes that they stand for, so that tokenizers can be compared."""
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol as Interface
@@ -11,6 +12,7 @@ from jaxmarl_llm.utils import content
 from jaxmarl_llm.utils.errors import UserError
 
 END = b""  # the piece of an id that ends a text
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte for which it has no other token
 
 
 def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
@@ -60,10 +62,16 @@ class Pieces(Interface):
 
 
 class Vocabulary:
-    """The tokens of a tokenizer by their bytes; one that ends a text has the bytes `END`, markup has none (None)."""
+    """The tokens of a tokenizer by their bytes; one that ends a text has the bytes `END`, markup has none (None).
+
+    They are those inside a text, with or without a chat template: a token of SentencePiece keeps the space in front of
+    it, which its decoder drops at the beginning of a text.
+    """
 
     def __init__(self, tokenizer):
-        self.tokenizer, self.eos = tokenizer, tuple(tokenizer.eos_ids)
+        # Without a template tokens are read and written as they continue a text.
+        self.tokenizer = tokenizer.with_chat(False) if hasattr(tokenizer, "hf") else tokenizer
+        self.eos = tuple(tokenizer.eos_ids)
         self._first: dict[bytes, int | None] = {}
 
     @functools.cached_property
@@ -71,10 +79,12 @@ class Vocabulary:
         """The bytes of every id."""
         own = self.tokenizer
         names = _names(own, range(own.vocab_size))
-        over_bytes = _is_over_bytes(own)
+        over_bytes = not hasattr(own, "hf") or _has(own, "ByteLevel")
         parts: list[bytes | None] = [_by_letters(name) if over_bytes else None for name in names]
         if all(part is None for part in parts):
-            parts = [_as_text(own, i) for i in range(own.vocab_size)]
+            bytes_of = _BYTE.fullmatch if _has(own, "ByteFallback") else lambda name: None
+            found = [bytes_of(name) for name in names]
+            parts = [bytes.fromhex(byte[1]) if byte else _as_text(own, i) for i, byte in enumerate(found)]
         for i in _markup(own):
             if i < len(parts):
                 parts[i] = None
@@ -125,12 +135,10 @@ def _names(tokenizer, ids: Sequence[int]) -> list[str]:
     return [_letters()[i] if i < 256 else "" for i in map(int, ids)]
 
 
-def _is_over_bytes(tokenizer) -> bool:
-    """Whether its tokens are written in the letters of `_letters`."""
-    if not hasattr(tokenizer, "hf"):
-        return True
-    fast = getattr(tokenizer.hf, "backend_tokenizer", None)
-    return fast is not None and '"ByteLevel"' in fast.to_str()
+def _has(tokenizer, kind: str) -> bool:
+    """Whether a step of a tokenizer is of a kind: ``ByteLevel``, over bytes; ``ByteFallback``, bytes as `_BYTE`."""
+    fast = getattr(getattr(tokenizer, "hf", None), "backend_tokenizer", None)
+    return fast is not None and f'"{kind}"' in fast.to_str()
 
 
 def _markup(tokenizer) -> list[int]:

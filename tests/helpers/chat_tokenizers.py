@@ -2,7 +2,7 @@
 
 import datetime
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Raw
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
@@ -78,3 +78,25 @@ def set_today(monkeypatch, *day):
             return datetime.datetime(*day, 13, 30)
 
     monkeypatch.setattr(chat_template_utils, "datetime", Clock)
+
+
+_SPECIAL = ["<unk>", "<s>", "</s>"]
+_PIECES = ["▁", "▁▁", "▁▁▁", "▁▁▁▁", "return", "▁return", *"returnxyz:"]
+
+
+def sentence_piece(kind="normalizer", single="<s> $A", template=None) -> Tokenizer:
+    """A tokenizer built like that of Llama 2: a space in front of every text, and one dropped when it is decoded."""
+    tokens = dict.fromkeys([*_SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *_PIECES])
+    merges = [("▁", "▁"), ("▁▁", "▁"), ("▁▁", "▁▁"), ("▁▁▁", "▁")]
+    vocab = {token: i for i, token in enumerate(tokens)}
+    raw = Raw(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    raw.add_special_tokens([AddedToken(token, special=True) for token in _SPECIAL])
+    if kind == "normalizer":
+        raw.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        raw.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    raw.decoder = decoders.Sequence(parts)
+    raw.post_processor = processors.TemplateProcessing(single=single, special_tokens=[("<s>", 1), ("</s>", 2)])
+    ends = dict(bos_token="<s>", eos_token="</s>")
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, chat_template=template, **ends), (2,))

@@ -1,33 +1,7 @@
 """Prompts and answers without a chat template: what the tokenizer adds, and the spaces that an answer begins with."""
 
 import pytest
-from chat_tokenizers import TEMPLATE, build
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
-from tokenizers import Tokenizer as Raw
-from transformers import PreTrainedTokenizerFast
-
-from jaxmarl_llm.tokenizer import Tokenizer
-
-SPECIAL = ["<unk>", "<s>", "</s>"]
-WORDS = ["▁", "▁▁", "▁▁▁", "▁▁▁▁", "return", "▁return", *"returnxyz:"]
-
-
-def sentence_piece(kind="normalizer", single="<s> $A", template=None) -> Tokenizer:
-    """A tokenizer built like that of Llama 2: a space in front of every text, and one dropped when it is decoded."""
-    tokens = dict.fromkeys([*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *WORDS])
-    merges = [("▁", "▁"), ("▁▁", "▁"), ("▁▁", "▁▁"), ("▁▁▁", "▁")]
-    vocab = {token: i for i, token in enumerate(tokens)}
-    raw = Raw(models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
-    raw.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
-    if kind == "normalizer":
-        raw.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    else:
-        raw.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    raw.decoder = decoders.Sequence(parts)
-    raw.post_processor = processors.TemplateProcessing(single=single, special_tokens=[("<s>", 1), ("</s>", 2)])
-    ends = dict(bos_token="<s>", eos_token="</s>")
-    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, chat_template=template, **ends), (2,))
+from chat_tokenizers import TEMPLATE, build, sentence_piece
 
 
 @pytest.mark.parametrize("single, front", [("<s> $A </s>", [1]), ("$A </s>", []), ("<s> $A", [1]), ("$A", [])])

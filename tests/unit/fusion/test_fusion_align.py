@@ -141,6 +141,61 @@ def test_edit_distances_keep_equal_tokens_only():
     assert edits.edit_distance(b"kitten", b"sitting") == 3
 
 
+def test_tokens_of_sentencepiece_keep_their_spaces_with_a_template_too():
+    """Read from their names: ▁ is a space, <0xC3> a byte. Its decoder drops a space at the beginning of a text."""
+    plain, chat = (Vocabulary(chat_tokenizers.sentence_piece(template=t)) for t in (None, chat_tokenizers.TEMPLATE))
+    assert plain.of_id == chat.of_id
+    names = chat.tokenizer.hf.convert_ids_to_tokens(list(range(3, chat.tokenizer.vocab_size)))  # behind the markup
+    of_names = [bytes([int(n[3:5], 16)]) if n.startswith("<0x") else n.replace("▁", " ").encode() for n in names]
+    assert chat.of_id[3:] == of_names and chat.of_id[:3] == [None, None, pieces.END]
+    first = [chat.first(part) for part in (b" return", b"ret", "é".encode())]
+    assert first == chat.tokenizer.hf.convert_tokens_to_ids(["▁return", "r", "<0xC3>"])
+
+
+def sentence_piece_seen(tokens, ids: list[int], text: str, seed: int) -> Seen:
+    """A text in given tokens of SentencePiece, as a random teacher has read it."""
+    ids = np.array([*ids, *tokens.eos_ids])
+    logits = np.random.default_rng(seed).normal(0, 1.0, (len(ids), tokens.vocab_size))
+    return of_logits(ids, np.append(pieces.byte_ends(tokens, ids[:-1], text), len(text)), logits, 4)
+
+
+@pytest.mark.parametrize("names", [
+    ["▁", "x", "▁return", "▁▁", "x"],  # a token that is only the space in front of the text
+    ["▁return", "▁▁", "x", "▁return"],  # one that begins with it
+])  # fmt: skip
+def test_sentencepiece_with_a_template_teaches_a_student_over_bytes(names):
+    """The text's own next byte has at least the probability of the teacher's token, from the first byte on."""
+    tokens = chat_tokenizers.sentence_piece(template=chat_tokenizers.TEMPLATE)
+    text = "".join(names).replace("▁", " ")[1:]
+    seen = sentence_piece_seen(tokens, tokens.hf.convert_tokens_to_ids(names), text, len(names))
+    own = own_of(BYTES, text)
+    got = align.by_bytes(seen, Vocabulary(tokens), own, Vocabulary(BYTES), text.encode(), ended=True)
+    assert got.misaligned == 0
+    begins = [len("".join(names[:n])) - 1 for n in range(len(names) + 1)]  # of the text, of all tokens behind the first
+    for place, (row, byte) in enumerate(zip(got.by_token, own.ids.tolist(), strict=True)):
+        i = max(n for n, begin in enumerate(begins) if begin <= place)
+        assert row[byte] >= np.exp(seen.logprobs[i]) * (1 - 1e-5)
+    edited = edits.by_edits(seen, Vocabulary(tokens), own, Vocabulary(BYTES), text.encode(), ended=True).by_token
+    alone = [begins[n] for n, name in enumerate(names) if name == "x"]  # tokens of one byte on both sides
+    assert all(edited[place][ord("x")] >= np.exp(seen.logprobs[begins.index(place)]) * (1 - 1e-5) for place in alone)
+
+
+def test_how_a_text_may_begin_by_hand():
+    """SentencePiece begins with "▁return", "▁" or "▁▁", one over bytes with "r" or a space; behind "▁" all is open."""
+    tokens = chat_tokenizers.sentence_piece(template=chat_tokenizers.TEMPLATE)
+    word, lead, indent, end = tokens.hf.convert_tokens_to_ids(["▁return", "▁", "▁▁", "</s>"])
+    logprobs, top_ids = np.log([[0.5, 0.25, 0.125]] * 2), np.array([[word, lead, indent], [end, word, lead]])
+    seen = Seen(np.array([word, end]), np.array([6, 6]), logprobs[:, 0], top_ids, logprobs)
+    known, student = Vocabulary(tokens), Vocabulary(BYTES)
+    got = align.by_bytes(seen, known, own_of(BYTES, "return"), student, b"return", ended=True).by_token
+    assert got[0] == pytest.approx({ord("r"): 0.5, ord(" "): 0.125})
+    assert all(row == pytest.approx({ord(byte): 1.0}) for row, byte in zip(got[1:6], "eturn", strict=True))
+    assert got[6] == pytest.approx({BYTES.eos_ids[0]: 0.5, ord(" "): 0.375})
+    alike = Own(seen.ids, np.array([0, 6]), seen.ends)  # a student with the same tokens
+    got = align.by_bytes(seen, known, alike, known, b"return", ended=True).by_token
+    assert got[0] == pytest.approx({word: 0.5, indent: 0.125})
+
+
 def test_nats_of_bytes_add_up():
     nats = align.nats_of_bytes([-3.0, -1.0, -2.0], [4, 4, 6], 6)
     assert nats.tolist() == [0.75] * 4 + [1.5, 1.5]  # the token without bytes is paid by the one that completes it
