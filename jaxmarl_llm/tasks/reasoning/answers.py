@@ -16,7 +16,7 @@ NONE = None  # no answer
 Answer = Fraction | str | None
 
 _LONGEST = 60  # characters of a number; Python refuses to read a few thousand digits
-_BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_BRACE = re.compile(r"\\boxed\s*\{|\\[{}]|[{}]")
 _MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
 _FRAC = re.compile(r"\\[dt]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])\s*([0-9])(?![0-9]))")
 _WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
@@ -47,7 +47,7 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
     >>> read("The answer is (b), as A is too small.", "choice", "ABCD")
     'B'
     """
-    boxed, marked = _BOXED.findall(text), list(_MARKED.finditer(text))
+    boxed, marked = _boxes(text), list(_MARKED.finditer(text))
     after = [text[marked[-1].end() :].strip().partition("\n")[0]] if marked else []
     reader = {"number": _number, "choice": functools.partial(_choice, options=options), "text": _text}[kind]
     pieces = [*((box, False) for box in boxed[-1:]), *((line, True) for line in after), (text, False)]
@@ -61,12 +61,26 @@ def is_marked(text: str) -> bool:
     >>> is_marked("Answer: 4"), is_marked("Is it 4?")
     (True, False)
     """
-    return bool(_BOXED.search(text) or _MARKED.search(text))
+    return bool(_boxes(text) or _MARKED.search(text))
 
 
 def is_number(text: str) -> bool:
     """Whether a text is a number and nothing else, up to space, dollar and percent signs."""
     return _NUMBER.fullmatch(_FRAC.sub(_over, text.replace("\\%", "").strip(" $%"))) is not None
+
+
+def _boxes(text: str) -> list[str]:
+    """What stands in each ``\\boxed{}`` that is closed, by where it begins; braces may be nested in it."""
+    held: list[tuple[int, str]] = []
+    begun: list[int | None] = []  # where the content of each open brace begins that is one of a box
+    for match in _BRACE.finditer(text):
+        if match[0] in (r"\{", r"\}"):  # letters, which open and close nothing
+            continue
+        if match[0] != "}":
+            begun.append(None if match[0] == "{" else match.end())
+        elif begun and (start := begun.pop()) is not None:
+            held.append((start, text[start : match.start()]))
+    return [content for _, content in sorted(held)]
 
 
 def _number(piece: str, first: bool) -> Fraction | None:

@@ -69,6 +69,9 @@ def test_choices_of_words(text, word):
     ("True", "true"), ("It is so.\n\n Yes! ", "yes"), ("The answer is: False.", "false"), ("a  B", "a b"),
     (" \n.", None),
     (r"so \boxed{x+1}", "x+1"), ("The answer is ) ].", ") ]"), (") >", ") >"), ("(yes)", "yes"), (r"\text{(C)}", "c"),
+    (r"$\boxed{\frac{\sqrt{3}}{2}}$ is right", r"\frac{\sqrt{3}}{2}"), (r"{ \boxed{f({x_{1_{a}}})} }", "f({x_{1_{a}}})"),
+    (r"\boxed{1} then \boxed{\boxed{2}}", "2"), (r"\boxed{\{1, 2\}}", r"\{1, 2\}"), (r"} \boxed{a} \boxed{b", "a"),
+    (r"\boxed {\left\{x}", r"\left\{x"),
     ("()", "()"), ("[a] (b)", "[a] (b)"), ("apple banana", "apple banana"), ("", None),
 ])  # fmt: skip
 def test_short_texts(text, wanted):
@@ -77,7 +80,7 @@ def test_short_texts(text, wanted):
 
 def test_nothing_takes_long_or_raises():
     for kind in answers.KINDS:
-        for text in ("(" * 9000, r"\boxed{" * 3000, "answer is " * 3000, "1," * 9000, "\0\ufffd", "9/" * 9000):
+        for text in ("(" * 9000, r"\boxed{" * 30000, "{" * 9000 + "}" * 9000, "answer is " * 3000, "1," * 9000, "\0\ufffd", "9/" * 9000):
             read(text, kind, ("A", "B"))
 
 
