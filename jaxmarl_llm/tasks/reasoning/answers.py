@@ -16,6 +16,7 @@ NONE = None  # no answer
 Answer = Fraction | str | None
 
 _LONGEST = 60  # characters of a number; Python refuses to read a few thousand digits
+_LONGEST_EXPONENT = 3  # digits; Python's own numbers reach 1e308
 _BRACE = re.compile(r"\\boxed\s*\{|\\[{}]|[{}]")
 _MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
 _FRAC = re.compile(r"\\[dt]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])\s*([0-9])(?![0-9]))")
@@ -24,6 +25,7 @@ _WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.)])[-\u2212+]\$?)?(?<![\w.])"
     r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?:[eE](?P<exponent>[-+]?[0-9]+)(?!\w))?"
     r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
 )
 # "A car" at the start of a sentence and "I think" name no option; "A fits", "A or B" and "I is right" do.
@@ -88,10 +90,13 @@ def _number(piece: str, first: bool) -> Fraction | None:
     matches = list(_NUMBER.finditer(_FRAC.sub(_over, piece)))
     if not matches:
         return None
-    sign, number, below = matches[0 if first else -1].group("sign", "number", "below")
+    names = ("sign", "number", "exponent", "below")
+    sign, number, exponent, below = matches[0 if first else -1].group(*names)
     if len(number) + len(below or "") > _LONGEST or below and int(below) == 0:
         return None
-    value = Fraction(number.replace(",", "")) / int(below or 1)
+    if len((exponent or "").lstrip("-+")) > _LONGEST_EXPONENT:
+        return None
+    value = Fraction(number.replace(",", "")) * Fraction(10) ** int(exponent or 0) / int(below or 1)
     return -value if sign and sign[0] in "-\u2212" else value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import pathlib
 from collections.abc import Mapping
 
@@ -68,11 +69,13 @@ def from_row(row: Mapping, task_id: str) -> ReasoningItem:
     kind = row.get("kind") or ("choice" if choices else "number")
     options = letters(len(choices)) if choices else tuple(row.get("options") or ())
     known = ("task_id", "question", "answer", "kind", "grade", "hidden", "choices", "options", "split")
-    answer = str(row["answer"]).strip()
+    answer = row["answer"]
+    if isinstance(answer, float):
+        answer = format(decimal.Decimal(repr(answer)), "f")  # without an exponent: 0.00001 and not 1e-05
     return ReasoningItem(
         str(row.get("task_id", task_id)),
         with_choices(row["question"].strip(), choices),
-        answer,
+        str(answer).strip(),
         kind,
         int(row.get("grade", 0)),
         str(row.get("hidden", "")),
@@ -124,6 +127,11 @@ def _unreadable(item: ReasoningItem) -> list[str]:
     if item.read(item.answer) is answers.NONE or item.kind == "choice" and item.answer not in item.options:
         allowed = f", expected one of {', '.join(item.options)}" if item.kind == "choice" else ""
         return [f"field 'answer' is {item.answer!r:.40}, which is no {item.kind}{allowed}"]
+    if item.kind == "number" and not answers.is_number(item.answer):
+        form = "1,234, -0.5, 3/4 or 1.5e3"
+        return [
+            f"field 'answer' is {item.answer!r:.40}, which is more than a number, expected one such as {form}"
+        ]
     return []
 
 

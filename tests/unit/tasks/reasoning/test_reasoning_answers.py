@@ -22,6 +22,8 @@ from jaxmarl_llm.tasks.reasoning.answers import NONE, read
     ("1/0", None), ("9" * 5000, None), ("1/" + "9" * 5000, None), ("\u0663", None),
     ("3/4/5", 5), ("It is 3/4.", Fraction(3, 4)),
     ("- 3", 3),
+    ("1.5e3", 1500), ("-2.5E-3", Fraction(-1, 400)), ("about 6.02e+23 of them", 602 * 10**21), ("1e2/4", 25),
+    ("1e5x", 1), ("2e", 2), ("1e", 1), ("e5", None), ("1e1000", None), ("1e999999999", None),
     ("The answer is 7, not 8.", 7), ("Answer: 12\nThat is 3 more than 9", 12), ("The answer is 5. The answer is 6.", 6),
     ("The answer is not known, perhaps 4", 4), (r"\boxed{8} or the answer is 9, or 10", 8), (r"\boxed{\frac{1}{3}}",
      Fraction(1, 3)), (r"\boxed{1} and \boxed{2}", 2), (r"\boxed{} 3", 3), ("My answers are 3 and 4", 4),
@@ -69,7 +71,8 @@ def test_choices_of_words(text, word):
     ("True", "true"), ("It is so.\n\n Yes! ", "yes"), ("The answer is: False.", "false"), ("a  B", "a b"),
     (" \n.", None),
     (r"so \boxed{x+1}", "x+1"), ("The answer is ) ].", ") ]"), (") >", ") >"), ("(yes)", "yes"), (r"\text{(C)}", "c"),
-    (r"$\boxed{\frac{\sqrt{3}}{2}}$ is right", r"\frac{\sqrt{3}}{2}"), (r"{ \boxed{f({x_{1_{a}}})} }", "f({x_{1_{a}}})"),
+    (r"$\boxed{\frac{\sqrt{3}}{2}}$ is right", r"\frac{\sqrt{3}}{2}"),
+    (r"{ \boxed{f({x_{1_{a}}})} }", "f({x_{1_{a}}})"),
     (r"\boxed{1} then \boxed{\boxed{2}}", "2"), (r"\boxed{\{1, 2\}}", r"\{1, 2\}"), (r"} \boxed{a} \boxed{b", "a"),
     (r"\boxed {\left\{x}", r"\left\{x"),
     ("()", "()"), ("[a] (b)", "[a] (b)"), ("apple banana", "apple banana"), ("", None),
@@ -79,8 +82,9 @@ def test_short_texts(text, wanted):
 
 
 def test_nothing_takes_long_or_raises():
+    texts = ["(" * 9000, r"\boxed{" * 30000, "{" * 9000 + "}" * 9000, "answer is " * 3000, "1," * 9000, "9/" * 9000]
     for kind in answers.KINDS:
-        for text in ("(" * 9000, r"\boxed{" * 30000, "{" * 9000 + "}" * 9000, "answer is " * 3000, "1," * 9000, "\0\ufffd", "9/" * 9000):
+        for text in (*texts, "\0\ufffd", "1e" * 9000, "1e" + "9" * 9000, "1e999999999"):
             read(text, kind, ("A", "B"))
 
 

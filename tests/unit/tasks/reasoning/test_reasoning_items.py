@@ -2,6 +2,7 @@
 
 import json
 import re
+from fractions import Fraction
 
 import pytest
 
@@ -115,11 +116,27 @@ def test_files(tmp_path):
     assert [len(load_items(str(path), split)) for split in SPLITS] == [2, 1, 1]
 
 
+@pytest.mark.parametrize("answer, value", [
+    (0.00001, Fraction(1, 100000)), (6.02e23, 602 * 10**21), (-2.5e-7, Fraction(-1, 4 * 10**6)), (2.0, 2), (3, 3),
+    ("2.5e-3", Fraction(1, 400)), ("1,250", 1250), ("$5", 5), ("50%", 50), (r"\frac{1}{2}", Fraction(1, 2)),
+])  # fmt: skip
+def test_numbers_of_files_keep_their_value(answer, value, tmp_path):
+    path = tmp_path / "numbers.jsonl"
+    path.write_text(json.dumps({"question": "?", "answer": answer}))
+    item, = load_items(str(path))
+    assert item.right(Fraction(value), 0) and "e" not in item.answer.replace("2.5e-3", "")
+
+
 @pytest.mark.parametrize("row, message", [
     ({"answer": 3}, "field 'question' is missing"), ({"question": "?"}, "field 'answer' is missing"),
     ({"question": " ", "answer": 1}, "field 'question' is ' ', expected text"),
     ({"question": "?", "answer": None}, "field 'answer' is None, expected a number or text"),
     ({"question": "?", "answer": "many"}, "field 'answer' is 'many', which is no number"),
+    ({"question": "?", "answer": "3 or 4"}, "field 'answer' is '3 or 4', which is more than a number, expected one"),
+    ({"question": "?", "answer": "1 1/2"}, "field 'answer' is '1 1/2', which is more than a number"),
+    ({"question": "?", "answer": r"10,\!080"}, "field 'answer' is .*, which is more than a number"),
+    ({"question": "?", "answer": "2 \u00d7 10^5"}, "field 'answer' is .*, which is more than a number"),
+    ({"question": "?", "answer": 1e300}, "field 'answer' is '10{38}.*, which is no number"),
     ({"question": "?", "answer": "C", "choices": ["a", "b"]}, "field 'answer' is 'C', which is no choice, .* A, B"),
     ({"question": "?", "answer": "C", "kind": "choice"}, "field 'kind' is 'choice': it needs 'choices', texts"),
     ({"question": "?", "answer": 1, "kind": "code"}, "field 'kind' is 'code', expected number, choice, text"),
