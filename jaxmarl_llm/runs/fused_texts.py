@@ -15,6 +15,7 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 REFERENCE = "reference"
+_FIELDS = ("text", "texts", "task_id", "messages", "group")  # of a line of a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,7 @@ def of_file(path: str, lesson: Lesson, field: str) -> list[Text]:
     items = {str(item.task_id): item for item in lesson.task.items}
     made, bad = [], []
     for number, row, complaints in sources.json_lines(files.read_text(path)):
+        row = sources.without_nulls(row, _FIELDS)
         complaints = complaints or _complaints(row, lesson, items)
         if complaints:
             bad.append(f"  line {number}: {'; '.join(complaints)}")
@@ -146,7 +148,7 @@ def _complaints(row: Mapping, lesson: Lesson, items: Mapping[str, Any]) -> list[
         errors.append('messages must be a list of {"role": .., "content": ..} with one or more entries')
     elif "messages" in row and "texts" in row:
         errors.append("texts by role need a task_id")
-    return errors
+    return errors + sources.id_complaints(row, ("group",))
 
 
 def _are_roles(by_role, lesson: Lesson) -> bool:

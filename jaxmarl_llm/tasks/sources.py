@@ -6,7 +6,7 @@ import collections
 import json
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from jaxmarl_llm.utils.errors import UserError
 
@@ -49,6 +49,21 @@ def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lamb
 def other_columns(row: Mapping[str, T], known: Sequence[str]) -> dict[str, T]:
     """The fields of a row other than the `known` ones, by name."""
     return {name: value for name, value in row.items() if name not in known}
+
+
+def without_nulls(row: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    """A row without those of these fields that are null, which is how JSON says that one is not given."""
+    return {name: value for name, value in row.items() if value is not None or name not in names}
+
+
+def id_complaints(row: Mapping, names: Sequence[str] = ("task_id",)) -> list[str]:
+    """Complaints about fields of a row that name it, and are neither text nor a whole number."""
+    wrong = [name for name in names if name in row and not _is_id(row[name])]
+    return [f"field {name!r} is {row[name]!r:.40}, expected text or a whole number" for name in wrong]
+
+
+def _is_id(value) -> bool:
+    return bool(value.strip()) if isinstance(value, str) else type(value) is int
 
 
 def column_complaints(row: Mapping, made: Sequence[str]) -> list[str]:

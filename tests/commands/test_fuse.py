@@ -354,6 +354,8 @@ def test_which_answers_of_a_team_are_texts():
     ({"messages": [{"role": "user", "content": "?"}]}, "needs either a text or texts by role"),
     ({"text": "a"}, "needs either a task_id or messages"),
     ({"text": "", "messages": [{"role": "user", "content": "?"}]}, "text='', expected text that is not empty"),
+    ({"text": None, "messages": [{"role": "user", "content": "?"}]}, "needs either a text or texts by role"),
+    ({"text": "a", "messages": [{"role": "user", "content": "?"}], "group": ["g"]}, r"field 'group' is \['g'\], exp"),
     ({"text": "a", "task_id": "none"}, "task_id='none' is no problem of these"),
     ({"text": "a", "messages": [{"role": "user"}]}, "messages must be a list"),
     ({"texts": {"first": "a"}, "task_id": "none"}, "texts=.*, allowed are texts of all roles: first, second"),
@@ -363,6 +365,14 @@ def test_bad_lines_of_texts(tmp_path, row, complaint):
     path.write_text(json.dumps({"text": "x", "messages": [{"role": "user", "content": "?"}]}) + "\n" + json.dumps(row))
     with pytest.raises(ValueError, match=rf"--texts=.*: 1 bad line\(s\)\n  line 2: .*{complaint}"):
         fused_texts.of_file(str(path), lesson(), "--texts")
+
+
+def test_fields_of_a_line_that_are_null_are_not_given(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    row = {"text": "x", "messages": [{"role": "user", "content": "?"}]}
+    path.write_text(json.dumps(row | {"task_id": None, "texts": None, "group": None}) + "\n" + json.dumps(row))
+    first, second = fused_texts.of_file(str(path), lesson(), "--texts")
+    assert first == second and first.group == "texts"
 
 
 def test_another_fusion_in_the_folder_is_refused(tmp_path):

@@ -22,6 +22,7 @@ from jaxmarl_llm.utils.errors import UserError
 NAMES = {"message": ("message", "msg"), "repository": ("repository", "repo"), "time": ("time", "date")}
 PROGRAMS = ("before", "after", "test", "entry_point")
 IDS = ("task_id", "sha", "diff_id")
+FIELDS = {*(name for names in NAMES.values() for name in names), *PROGRAMS, *IDS, "diff", "prelude"}
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.1
 _log = logging.getLogger("jaxmarl_llm.tasks")
 
@@ -88,18 +89,24 @@ def of_row(row: dict, number: int) -> Commit:
     """The commit of a row of a file, whose tests have not been run yet.
 
     Raises:
-      UserError: for a field that is missing or cannot be read, and an empty diff.
+      UserError: for a field that is missing or cannot be read, and an empty diff. One that is null is missing.
     """
+    row = sources.without_nulls(row, FIELDS)
     message, repository, time = (_field(row, name) for name in NAMES)
     programs = {name: row[name] for name in PROGRAMS if name in row}
     if wrong := [name for name, text in programs.items() if not (isinstance(text, str) and text.strip())]:
         raise UserError(f"field {wrong[0]!r} is {programs[wrong[0]]!r:.40}, expected text")
+    for name in ("diff", "prelude"):
+        if not isinstance(row.get(name, ""), str):
+            raise UserError(f"field {name!r} is {row[name]!r:.40}, expected text")
+    if bad := sources.id_complaints(row, IDS):
+        raise UserError(bad[0])
     if programs and (missing := [name for name in PROGRAMS if name not in programs]):
         raise UserError(
             f"a commit with {next(iter(programs))!r} needs {missing[0]!r} too: a program without tests"
         )
     given = row.get("diff", "")
-    diff = diffs.of_programs(row["before"], row["after"]) if programs else diffs.of_release(str(given))
+    diff = diffs.of_programs(row["before"], row["after"]) if programs else diffs.of_release(given)
     if not diff.strip():
         raise UserError(
             "the diff is empty" if "diff" in row else "no field 'diff', and no 'before' and 'after'"

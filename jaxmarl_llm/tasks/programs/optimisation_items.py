@@ -103,12 +103,21 @@ def parse(text: str, name: str) -> list[OptimisationItem]:
     for field, allowed in (("category", CATEGORIES), ("language", LANGUAGES)):
         if data.get(field) not in allowed:
             raise UserError(f"{name}: {field} is {data.get(field)!r}; allowed: {', '.join(allowed)}")
-    items = [_item(data, row, f"{name}, problem {n}") for n, row in enumerate(data.get("problem", []), 1)]
+    rows = _tables(data, "problem", "[[problem]]", name)
+    items = [_item(data, row, f"{name}, problem {n}") for n, row in enumerate(rows, 1)]
     if not items:
         raise UserError(f"{name}: no [[problem]]")
     if twice := {item.task_id for item in items if sum(i.task_id == item.task_id for i in items) > 1}:
         raise UserError(f"{name}: {', '.join(sorted(twice))} is there more than once")
     return items
+
+
+def _tables(data: dict, field: str, heading: str, where: str) -> list[dict]:
+    """The tables of an array; UserError for anything else."""
+    held = data.get(field, [])
+    if not (isinstance(held, list) and all(isinstance(row, dict) for row in held)):
+        raise UserError(f"{where}: {field} is {held!r:.40}; expected tables, each under {heading}")
+    return held
 
 
 def _item(data: dict, row: dict, where: str) -> OptimisationItem:
@@ -123,7 +132,9 @@ def _item(data: dict, row: dict, where: str) -> OptimisationItem:
         raise UserError(f"{where}: size is {row['size']!r}; expected a number from 1")
     if unknown := row.keys() - {*required, "rewrite"}:
         raise UserError(f"{where}: {', '.join(sorted(unknown))} is not a field of a problem")
-    rewrites = tuple(_rewrite(entry, where) for entry in row.get("rewrite", []))
+    rewrites = tuple(
+        _rewrite(entry, where) for entry in _tables(row, "rewrite", "[[problem.rewrite]]", where)
+    )
     fields = {field: row[field] for field in required if field != "name"}
     fields |= {name: fields[name].strip("\n") + "\n" for name in ("source", "tests")}
     fields["purpose"] = fields.pop("statement")

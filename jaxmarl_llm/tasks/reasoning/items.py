@@ -13,6 +13,7 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 _MOST_CHOICES = 26
+_OPTIONAL = ("task_id", "kind", "grade", "hidden", "choices", "options", "split")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,6 @@ def from_row(row: Mapping, task_id: str) -> ReasoningItem:
     choices = row.get("choices") or ()
     kind = row.get("kind") or ("choice" if choices else "number")
     options = letters(len(choices)) if choices else tuple(row.get("options") or ())
-    known = ("task_id", "question", "answer", "kind", "grade", "hidden", "choices", "options", "split")
     answer = row["answer"]
     if isinstance(answer, float):
         answer = format(decimal.Decimal(repr(answer)), "f")  # without an exponent: 0.00001 and not 1e-05
@@ -78,10 +78,10 @@ def from_row(row: Mapping, task_id: str) -> ReasoningItem:
         str(answer).strip(),
         kind,
         int(row.get("grade", 0)),
-        str(row.get("hidden", "")),
+        row.get("hidden", ""),
         options,
         split=row.get("split", ""),
-        columns=sources.other_columns(row, known),
+        columns=sources.other_columns(row, ("question", "answer", *_OPTIONAL)),
     )
 
 
@@ -114,8 +114,11 @@ def complaints(row: Mapping) -> list[str]:
             bad.append(f"field {name!r} is {held!r:.40}, expected a list of at most {_MOST_CHOICES} texts")
     if type(row.get("grade", 0)) is not int:
         bad.append(f"field 'grade' is {row['grade']!r}, expected a whole number")
+    if not isinstance(row.get("hidden", ""), str):
+        bad.append(f"field 'hidden' is {row['hidden']!r:.40}, expected text")
     if row.get("split", "train") not in sources.SPLITS[:3]:
         bad.append(f"field 'split' is {row['split']!r}, expected {', '.join(sources.SPLITS[:3])}")
+    bad += sources.id_complaints(row)
     bad += sources.column_complaints(row, ("columns", "clues", "own_answers"))
     return bad or _unreadable(from_row(row, "row"))
 
@@ -140,6 +143,7 @@ def load_jsonl(path) -> list[ReasoningItem]:
     name = pathlib.Path(path).stem
     items, bad, first_line = [], [], {}
     for number, row, problems in sources.json_lines(files.read_text(path)):
+        row = sources.without_nulls(row, _OPTIONAL)
         problems = problems or complaints(row)
         item = None if problems else from_row(row, f"{name}/{number}")
         if item and first_line.setdefault(item.task_id, number) != number:

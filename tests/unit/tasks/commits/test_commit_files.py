@@ -1,5 +1,6 @@
 """Commits of JSONL files: fields, splits by repository and time, what is refused."""
 
+import dataclasses
 import json
 import logging
 
@@ -90,6 +91,10 @@ def test_a_diff_that_occurs_twice_is_left_out(tmp_path, caplog):
         (TESTED | {"after": BEFORE}, "line 2: the diff is empty"),
         ({k: v for k, v in TESTED.items() if k != "test"}, "needs 'test' too: a program without tests"),
         (TESTED | {"test": " "}, "field 'test' is ' ', expected text"),
+        (RELEASED | {"diff": None}, "line 2: no field 'diff', and no 'before' and 'after'"),
+        (RELEASED | {"diff": ["+ y"]}, "line 2: field 'diff' is ['+ y'], expected text"),
+        (RELEASED | {"diff": "+ y", "diff_id": 5, "prelude": 5}, "line 2: field 'prelude' is 5, expected text"),
+        (RELEASED | {"diff": "+ y", "sha": ["a"]}, "line 2: field 'sha' is ['a'], expected text or a whole number"),
         (RELEASED | {"diff": "+ y"}, "line 2: the name 'd49d' was already used in line 1"),
     ],
 )
@@ -99,6 +104,15 @@ def test_bad_rows_are_refused_with_their_lines(tmp_path, row, said):
         load_items(path, "all")
     assert said in str(error.value)
     assert len(load_items(path, "all", rules=RowRules(drop=True))) == 1
+
+
+def test_fields_that_are_null_are_not_given(tmp_path):
+    """As a data set in columns writes what a row does not have."""
+    row = {name: value for name, value in RELEASED.items() if name != "diff_id"}
+    nulls = dict.fromkeys(("task_id", "sha", "message", "before", "after", "test", "entry_point", "prelude"))
+    (item,) = load_items(written(tmp_path, row | nulls), "all")
+    (same,) = load_items(written(tmp_path, row), "all")
+    assert item == dataclasses.replace(same, task_id="line 1") and item.prelude == ""
 
 
 def test_a_commit_has_to_mend_a_test(tmp_path):

@@ -93,6 +93,9 @@ def test_cpp_needs_a_signature():
         ("technique", "method", r"\(double\): a rewrite has \['kind', 'method', 'source'\]; expected kind, "),
         ('"Shift the bits."', "[]", r"\(double\): a rewrite has .*; expected .* source, texts$"),
         ("size = 9", "size 9", r"^here: not TOML \("),
+        ("[[problem]]", "[problem]", r"^here: problem is .*; expected tables, each under \[\[problem\]\]$"),
+        ("[[problem.rewrite]]", "rewrite = ['q']\n[other]",
+         r"^here, problem 1 \(double\): rewrite is \['q'\]; expected tables, each under \[\[problem.rewrite\]\]$"),
         ("[[problem", "[[problems", r"^here: no \[\[problem\]\]$"),
     ],
 )  # fmt: skip
@@ -101,6 +104,12 @@ def test_errors_name_file_problem_and_field(old, new, message):
     assert old in text
     with pytest.raises(ValueError, match=message):
         parse(text.replace(old, new), "here")
+
+
+@pytest.mark.parametrize("held", ["[1, 2]", "5", '"x"'])
+def test_problems_are_tables(held):
+    with pytest.raises(ValueError, match=r"^here: problem is .*; expected tables, each under \[\[problem\]\]$"):
+        parse(f"{HEAD}problem = {held}\n", "here")
 
 
 def test_errors_name_the_problem_by_its_number_too():

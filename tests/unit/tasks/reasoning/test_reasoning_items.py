@@ -8,6 +8,7 @@ import pytest
 
 from jaxmarl_llm.tasks import installed_data, split_overlap
 from jaxmarl_llm.tasks.reasoning import generated, riddles
+from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.load import load_items
 
 SPLITS = ("train", "validation", "test")
@@ -143,6 +144,9 @@ def test_numbers_of_files_keep_their_value(answer, value, tmp_path):
     ({"question": "?", "answer": 1, "choices": "ab"}, "field 'choices' is 'ab', expected a list"),
     ({"question": "?", "answer": 1, "grade": "easy"}, "field 'grade' is 'easy', expected a whole number"),
     ({"question": "?", "answer": 1, "split": "dev"}, "field 'split' is 'dev', expected train, validation, test"),
+    ({"question": "?", "answer": 1, "hidden": {"city": "Paris"}}, "field 'hidden' is {'city': 'Paris'}, expected text"),
+    ({"question": "?", "answer": 1, "task_id": ["a"]}, r"field 'task_id' is \['a'\], expected text or a whole number"),
+    ({"question": "?", "answer": 1, "task_id": " "}, "field 'task_id' is ' ', expected text or a whole number"),
     ({"question": "?", "answer": 1, "completions": 2}, "field 'completions' has a name that is taken"),
 ])  # fmt: skip
 def test_bad_rows(row, message, tmp_path):
@@ -150,6 +154,13 @@ def test_bad_rows(row, message, tmp_path):
     path.write_text(json.dumps(ROWS[0]) + "\n" + json.dumps(row))
     with pytest.raises(ValueError, match=rf"bad.jsonl: 1 bad row\(s\)\n  line 2: {message}"):
         load_items(str(path))
+
+
+def test_fields_that_are_null_are_not_given(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    nulls = dict.fromkeys(("task_id", "kind", "grade", "hidden", "choices", "options", "split", "topic"))
+    path.write_text(json.dumps({"question": "?", "answer": 1} | nulls))
+    assert load_items(str(path)) == [ReasoningItem("rows/1", "?", "1", columns={"topic": None})]
 
 
 def test_bad_sources(tmp_path, monkeypatch):
