@@ -158,8 +158,8 @@ ROWS = {
                 NOTHING_TO_COMPARE,
             ),
         ),
-        differs="a riddle in which a majority is never right, a tiny leader, peers that are scripts; after the warm-up "
-        "greedy answers are all right already",
+        differs="a riddle in which the peers' majority is right once in six, a tiny leader, peers that are scripts; "
+        "after the warm-up greedy answers are all right already",
     ),
     "corex_discuss": corex(
         "Corex, discuss", "two teams refine, a judge decides", "teams", FIVE, "judge",

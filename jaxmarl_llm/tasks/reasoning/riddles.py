@@ -6,8 +6,9 @@ turn; so who is paid for its own answers alone has no reason to help, and who is
 
 ``trust``: three agents answer, a fourth one reads their answers and gives its own. A question is of one of three
 kinds, and of each kind another agent is right. The other two give the same wrong word in half of the questions, and
-in the other half two different ones. So a majority is never right, any one agent is right in one of three kinds, the
-word that only one gives says nothing in half of the questions, and who has learned whom to trust is right always.
+in the other half two different ones. So two that agree are never right, and the majority of the three, of equally many
+the first one, is right in one of six questions; any one agent is right in one of three kinds, the word that only one
+gives says nothing in half of the questions, and who has learned whom to trust is right always.
 The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
 with another agent right than the kind says, where having learned whom to trust is of no use.
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from jaxmarl_llm.tasks import installed_data, split_overlap
-from jaxmarl_llm.tasks.reasoning import generated, riddles
+from jaxmarl_llm.tasks.reasoning import generated, riddles, votes
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.load import load_items
 
@@ -87,6 +87,9 @@ def test_of_each_kind_another_agent_is_right(source, moved):
         alike += len(set(words)) == 2  # else all three differ
         assert len(set(words)) > 1 and item.clues[3] == ""
     assert alike == 18
+    # Where all three differ the majority is the first one, right in a third of them: 6 of 36.
+    peers = [[re.search(r"Repeat (\w+)\.", clue)[1] for clue in item.clues[:3]] for item in items]
+    assert sum(votes.majority(words) == item.answer for words, item in zip(peers, items, strict=True)) == 6
 
 
 def test_riddles_are_not_divided():
