@@ -182,12 +182,14 @@ def _judgement(value, item) -> Judgement:
     if names := [name for name in scores if not isinstance(name, str)]:
         raise UserError(f"reward of {item.task_id!r}: the part {names[0]!r} has no text as its name")
     check_part_names(scores, f"reward of {item.task_id!r}")
-    numbers = {name: _number(given, f"reward of {item.task_id!r}: {name}") for name, given in scores.items()}
+    numbers = {
+        name: finite_number(given, f"reward of {item.task_id!r}: {name}") for name, given in scores.items()
+    }
     total = numbers.pop("total", None)
     return Judgement(numbers, sum(numbers.values()) if total is None else total, "judged")
 
 
-def _number(given, what: str) -> float:
+def finite_number(given, what: str) -> float:
     """A number of Python or NumPy, or an array of one number of any library; UserError for anything else."""
     try:
         number = given.item() if hasattr(given, "item") else given

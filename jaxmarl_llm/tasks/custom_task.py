@@ -22,9 +22,10 @@ imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequenti
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
-from jaxmarl_llm.tasks.custom_reward import on_scale, stated_range
+from jaxmarl_llm.tasks.custom_reward import finite_number, on_scale, stated_range
 from jaxmarl_llm.tasks.judgement import (
     History,
     Judgement,
@@ -119,15 +120,17 @@ class CustomTask:
     ) -> list[Judgement]:
         """The task's own judgements, one per joint answer; ``histories`` are for one that is sequential.
 
-        RuntimeError with the items if it raises; ValueError if it gives anything but a `Judgement` for each.
+        UserCodeError with the items if it raises; UserError if it gives anything but a `Judgement` for each, whose
+        total is a finite number, or None where the reward does not apply, and whose rewards of agents are finite.
         """
         check_batch(items, completions, self.agents)
         where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
         try:
             judgements = judge(self._task, items, completions, histories)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise RuntimeError(f"{self._name}: judge raised on {where} ({reason})") from error
+            raise dotted.UserCodeError(
+                f"{self._name}: judge raised on {where} ({dotted.reason(error)})"
+            ) from error
         if len(judgements) != len(items):
             raise UserError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
         for judgement in judgements:
@@ -135,7 +138,23 @@ class CustomTask:
                 kind = type(judgement).__name__
                 raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
             check_part_names(judgement.parts, f"{self._name}: judge")
-        return judgements
+        places = [str(item.task_id) for item in items]
+        if self.sequential:
+            places = [
+                f"{place}, turn {len(history) + 1}" for place, history in zip(places, histories, strict=True)
+            ]
+        return [self._with_numbers(one, place) for one, place in zip(judgements, places, strict=True)]
+
+    def _with_numbers(self, judgement: Judgement, where: str) -> Judgement:
+        """A judgement whose rewards are numbers of Python."""
+        total = judgement.total
+        if total is not None:
+            total = finite_number(total, f"{self._name}: the total of {where}")
+        local = {
+            agent: finite_number(own, f"{self._name}: the reward of {agent!r} for {where}")
+            for agent, own in judgement.local.items()
+        }
+        return dataclasses.replace(judgement, total=total, local=local)
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
         """Parts and "total" per joint answer; see `judge`."""

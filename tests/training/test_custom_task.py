@@ -1,5 +1,6 @@
 """Tasks and protocols that a config names: the examples of docs/tasks.md, and what is refused."""
 
+import math
 import re
 
 import jax
@@ -22,6 +23,7 @@ from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
 from jaxmarl_llm.tasks import Judgement, custom_task
+from jaxmarl_llm.utils import dotted
 
 TASK, IN_A_JIT, PROTOCOL, _ = re.findall(
     r"```python\n(.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL
@@ -186,12 +188,24 @@ def test_a_task_says_which_feedback_it_gives():
     ([], ValueError, "judge gave 0 judgements of 1 answers"),
     ([1.0], ValueError, "judge gave a float on x; expected a Judgement"),
     ([Judgement({"return": 1.0}, 1.0)], ValueError, "judge: a part cannot be named 'return'"),
-    (None, RuntimeError, "judge raised on x .*TypeError"),
+    (None, dotted.UserCodeError, "judge raised on x .*TypeError"),
+    ([Judgement({}, math.nan)], ValueError, "the total of x is nan, expected a finite number"),
+    ([Judgement({}, -math.inf)], ValueError, "the total of x is -inf, expected a finite number"),
+    ([Judgement({}, "2")], ValueError, "the total of x is '2', expected a finite number"),
+    ([Judgement({}, 1.0, local={"left": math.nan})], ValueError, "the reward of 'left' for x is nan, expected a fin"),
 ])  # fmt: skip
 def test_what_a_judge_must_give(judgements, error, message):
     task = custom_task.CustomTask(changed(judgements=judgements)(), "task.kind 'mine.Task'")
     with pytest.raises(error, match=f"task.kind 'mine.Task': {message}"):
         task.judge(task.items, {"left": ["a"]})
+
+
+def test_totals_are_numbers_of_python_or_none():
+    totals = []
+    for given in (Judgement({}, None), Judgement({}, np.float32(0.5), local={"left": np.int32(2)})):
+        task = custom_task.CustomTask(changed(judgements=[given])(), "mine")
+        totals += [(made.total, made.local) for made in task.judge(task.items, {"left": ["a"]})]
+    assert totals == [(None, {}), (0.5, {"left": 2.0})] and type(totals[1][0]) is float
 
 
 def test_an_executor_is_started_for_who_wants_one(monkeypatch):

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jaxmarl_llm.tasks.custom_reward import finite_number
+from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.types import State, World
 from jaxmarl_llm.utils.errors import UserError
 
@@ -56,7 +58,12 @@ class Table:
 
 
 def explore(world: World, name: str = "the world") -> Table:
-    """The table of a world. UserError for states that cannot be told apart, or more than `MOST_STATES`."""
+    """The table of a world.
+
+    Raises:
+      UserError: for states that cannot be told apart, more than `MOST_STATES`, a reward that is no finite number.
+      UserCodeError: if the world raises.
+    """
     numbers: dict[State, int] = {}
     waiting: list[State] = []
 
@@ -76,18 +83,21 @@ def explore(world: World, name: str = "the world") -> Table:
         return numbers[state]
 
     for start in world.starts():
-        number_of(world.reset(start))
+        number_of(called(world, "reset", name, start.task_id, start))
     joints: list[Mapping[Joint, int]] = []
     first: list[int] = []
     rows: list[tuple[int, int, float, bool]] = []
     for state in waiting:  # which grows meanwhile
-        options = itertools.product(*(tuple(world.legal(state, agent)) for agent in world.agents))
+        where = f"the state {state!r:.60}"
+        legal = [tuple(called(world, "legal", name, where, state, agent)) for agent in world.agents]
+        options = itertools.product(*legal)
         own = {joint: n for n, joint in enumerate(options)}
         first.append(len(rows))
         for joint in own:
-            step = world.step(state, dict(zip(world.agents, joint, strict=True)))
+            step = called(world, "step", name, where, state, dict(zip(world.agents, joint, strict=True)))
+            reward = finite_number(step.reward, f"{name}: the reward at {where}")
             after = 0 if step.done else number_of(step.state)
-            rows.append((len(joints), after, float(step.reward), not step.done))
+            rows.append((len(joints), after, reward, not step.done))
         joints.append(own)
     state_X, next_X, reward_X, goes_on_X = map(np.array, zip(*rows, strict=True))
     return Table(world, numbers, joints, np.array(first), state_X, next_X, reward_X, goes_on_X)

@@ -10,11 +10,12 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from jaxmarl_llm.tasks.custom_reward import finite_number
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given
 from jaxmarl_llm.tasks.types import Messages
 from jaxmarl_llm.tasks.worlds import views
 from jaxmarl_llm.tasks.worlds.actions import read_action
-from jaxmarl_llm.tasks.worlds.explore import walk
+from jaxmarl_llm.tasks.worlds.explore import called, walk
 from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World, advisers_of
 from jaxmarl_llm.utils.errors import UserError
 
@@ -48,7 +49,7 @@ class Seen:
     """
 
     def __init__(self, task: WorldTask, episodes: int = 20):
-        self.items, self._task = list(walk(task.world, episodes)), task
+        self.items, self._task = list(walk(task.world, episodes, task._name)), task
 
     def prompts(self, state: State) -> dict[str, Messages]:
         """Chat messages per agent: the rules, and what it sees."""
@@ -120,8 +121,8 @@ class WorldTask:
     ) -> list[Judgement]:
         """Judgements of one step each, in order; see `types.SequentialTask`.
 
-        The first one is played twice. UserError, with the start and the turn, if that gives two results, if the world
-        raises, and for a turn after the end of an episode.
+        The first one is played twice. UserError, with the start and the turn, if that gives two results, for a reward
+        that is not one finite number, and for a turn after the end of an episode; UserCodeError if the world raises.
         """
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
@@ -167,8 +168,7 @@ class WorldTask:
         step = self._step(place.after(joint))
         acting = [named for named, acts in zip(legal, self._acting, strict=True) if acts]
         parts = {"before": before, "legal": sum(acting) / len(acting)}
-        total = float(step.reward)
-        return Judgement(parts, total, "judged", local=dict(step.local), done=bool(step.done))
+        return Judgement(parts, step.reward, "judged", local=dict(step.local), done=bool(step.done))
 
     def _actions(self, place: _Place, texts: Mapping[str, str]) -> tuple[tuple[str, ...], list[bool]]:
         """The joint action that texts are, and whether each named a legal one."""
@@ -192,7 +192,7 @@ class WorldTask:
         for texts in history:
             place = place.after(self._actions(place, texts)[0])
             step = self._step(place)
-            earned += float(step.reward)
+            earned += step.reward
             if step.done:
                 raise UserError(
                     f"{self._name}: {item.task_id} ended in turn {len(place.actions)}, and went on"
@@ -213,19 +213,25 @@ class WorldTask:
             before = self._state(place.before())
             joint = dict(zip(self.agents, place.actions[-1], strict=True))
             step = self._call("step", place.start, before, joint, turn=len(place.actions))
+            step = self._with_numbers(step, f"{place.name}, turn {len(place.actions)}")
         self._steps[place] = step
         if len(self._steps) > REMEMBERED:
             self._steps.popitem(last=False)
         return step
 
+    def _with_numbers(self, step: Step, where: str) -> Step:
+        """A step whose rewards are numbers of Python."""
+        reward = finite_number(step.reward, f"{self._name}: the reward at {where}")
+        local = {
+            agent: finite_number(own, f"{self._name}: the reward of {agent!r} at {where}")
+            for agent, own in step.local.items()
+        }
+        return dataclasses.replace(step, reward=reward, local=local)
+
     def _call(self, method: str, start: Start, *arguments, turn: int = 0):
         """A method of the world, with the start and the turn in what it raises."""
-        try:
-            return getattr(self.world, method)(*arguments)
-        except Exception as error:
-            where = f"{start.task_id}, turn {turn}" if turn else start.task_id
-            reason = f"{type(error).__name__}: {error}"
-            raise RuntimeError(f"{self._name}: {method} raised at {where} ({reason})") from error
+        where = f"{start.task_id}, turn {turn}" if turn else start.task_id
+        return called(self.world, method, self._name, where, *arguments)
 
     def _check_replay(self, item: Start, history: History) -> None:
         """Play a conversation again without what is remembered, and compare."""
@@ -246,4 +252,4 @@ class WorldTask:
         """What can be seen of the last step."""
         step = self._step(place)
         seen = [self._call("show", place.start, step.state, agent) for agent in self.agents]
-        return float(step.reward), bool(step.done), *seen
+        return step.reward, bool(step.done), *seen

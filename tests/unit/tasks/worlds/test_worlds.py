@@ -1,6 +1,8 @@
 """The worlds: their rules by hand, the fewest steps by search, and how texts become actions."""
 
+import dataclasses
 import itertools
+import math
 import random
 import re
 from collections import Counter
@@ -18,6 +20,8 @@ from jaxmarl_llm.tasks.worlds.load import WORLDS, load_task
 from jaxmarl_llm.tasks.worlds.philosophers import FREE, Philosophers, Table
 from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_task
+from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import word_model
 
 TEAMS = {
@@ -233,7 +237,26 @@ def test_a_world_that_raises_is_named_with_start_and_turn():
 
     task = WorldTask(Broken(goal=9), name="task.source 'mine'")
     add = {"a": "add", "b": "add"}
-    with pytest.raises(RuntimeError, match=r"'mine': step raised at zero, turn 2 \(ZeroDivisionError: division by"):
+    with pytest.raises(UserCodeError, match=r"'mine': step raised at zero, turn 2 \(ZeroDivisionError: division by"):
+        episode(task, task.items[0], add, add)
+    with pytest.raises(UserCodeError, match=r"'mine': step raised at \w+, step \d+ \(ZeroDivisionError: division by"):
+        task.seen()
+    with pytest.raises(UserCodeError, match=r"the world: step raised at \w+, step \d+ \(ZeroDivisionError"):
+        vocabulary(task.world)
+
+
+@pytest.mark.parametrize("given", [math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("of_agent", [False, True])
+def test_rewards_of_a_world_are_finite_numbers(given, of_agent):
+    class Odd(Counting):
+        def step(self, state, joint):
+            step = super().step(state, joint)
+            wrong = {"local": {"a": given}} if of_agent else {"reward": given}
+            return dataclasses.replace(step, **wrong) if state == 2 else step
+
+    task, add = WorldTask(Odd(goal=9), name="task.source 'mine'"), {"a": "add", "b": "add"}
+    whose = " of 'a'" if of_agent else ""
+    with pytest.raises(UserError, match=f"'mine': the reward{whose} at zero, turn 2 is {given!r}, expected a finite"):
         episode(task, task.items[0], add, add)
 
 
