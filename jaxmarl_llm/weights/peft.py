@@ -7,6 +7,7 @@ map, ``lora_A`` as [rank, in] and ``lora_B`` as [out, rank]; the effective weigh
 
 import dataclasses
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -19,8 +20,17 @@ from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# Settings under which an adapter is W + (alpha / rank) B A on whole layers; any other value is refused.
+# Settings under which an adapter is W + (alpha / rank) B A on whole layers of the base as it is; any other value is
+# refused, and one that is not there is plain.
 _PLAIN = {
+    # Others change the weights of the base before they train (pissa, olora, loftq, corda).
+    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", None),
+    "alora_invocation_tokens": (None,),
+    "arrow_config": (None,),
+    "use_qalora": (False, None),
+    "use_bdlora": (False, None),
+    "layer_replication": ([], None),
+    "trainable_token_indices": ([], {}, None),
     "use_rslora": (False, None),
     "use_dora": (False, None),
     "fan_in_fan_out": (False, None),
@@ -116,6 +126,8 @@ def load_adapter(folder, config: PolicyConfig, dtype=np.float32) -> Adapter:
     folder = pathlib.Path(folder)
     settings = read_settings(folder)
     rank = settings["r"]
+    if not (folder / _WEIGHTS).exists():
+        raise UserError(f"{folder} has no {_WEIGHTS}; adapters in other files, such as .bin, are not read")
     tensors = tensor_files.FolderTensors([folder / _WEIGHTS])
     shapes, wanted, flat = tensors.shapes(), {}, {}
     for path, leaf in _maps(config).items():
@@ -156,9 +168,16 @@ def read_settings(folder: pathlib.Path) -> dict:
         raise UserError(
             f"{folder}: peft_type {settings.get('peft_type')!r} is not supported; supported is 'LORA'"
         )
-    if not settings.get("r") or settings.get("lora_alpha") is None:
-        raise UserError(f"{folder / _CONFIG} lacks r or lora_alpha")
-    odd = [f"{name}={settings[name]!r}" for name, plain in _PLAIN.items() if settings.get(name) not in plain]
+    rank, alpha = settings.get("r"), settings.get("lora_alpha")
+    if type(rank) is not int or rank < 1:
+        raise UserError(f"{folder / _CONFIG}: r={rank!r}; allowed is a whole number from 1")
+    if type(alpha) not in (int, float) or not math.isfinite(alpha):
+        raise UserError(f"{folder / _CONFIG}: lora_alpha={alpha!r}; allowed is a finite number")
+    odd = [
+        f"{name}={settings[name]!r}, allowed is {' or '.join(map(repr, plain))}"
+        for name, plain in _PLAIN.items()
+        if settings.get(name) not in plain
+    ]
     if odd:
-        raise UserError(f"{folder}: this variant of LoRA is not supported: {', '.join(odd)}")
+        raise UserError(f"{folder}: this variant of LoRA is not supported: {'; '.join(odd)}")
     return settings
