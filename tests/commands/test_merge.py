@@ -254,6 +254,27 @@ def test_what_does_not_go_together(runs, tmp_path, names, method, wanted, messag
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
 
 
+def test_peft_folders_of_some_maps_are_merged(tmp_path):
+    """Of q and v alone, as PEFT writes by default; the result answers as the base with half of both products added."""
+    config = merge_runs.config_of()
+    (member,) = teams.build_team(config).members
+    sizes, random, variables = member.stack.policy.config, np.random.default_rng(0), member.base
+    for name in ("p", "q"):
+        own = {"layers": {"attn": {
+            target: {"a": random.normal(size=(sizes.n_layers, sizes.d_model, 2)).astype(np.float32),
+                     "b": random.normal(size=(sizes.n_layers, 2, heads * sizes.head_dim)).astype(np.float32)}
+            for target, heads in (("q", sizes.n_heads), ("v", sizes.n_kv_heads))
+        }}}  # fmt: skip
+        peft.save_adapter(tmp_path / name, "", sizes, own, 2, 4.0)
+        variables = adapters.merge(variables, own, 0.5 * 4.0 / 2)
+    given = members.of_texts(config, [str(tmp_path / name) for name in ("p", "q")], "best")
+    facts = run.merge(config, given, methods.Settings("mean"), tmp_path / "out", QUIET)
+    assert facts["rank"] == 4 and run_folder.load_run(tmp_path / "out").team.targets == ("q", "v")
+    np.testing.assert_allclose(
+        logits_in(tmp_path / "out"), logits(member.stack.policy, variables), rtol=1e-4, atol=1e-4
+    )
+
+
 def test_bases_tokenizers_and_weights_that_do_not_match(runs, tmp_path):
     config, chosen = sources(runs[0], "a", "b")
     with pytest.raises(ValueError, match="--weights=1,2,3: there are 2 members; allowed is one weight for each"):

@@ -67,7 +67,7 @@ def merge(
         held = open_stage.team.members[open_stage.place]
         vectors = members.read(config, sources, open_stage.team, held)
         form = _form(vectors, sources, settings, wanted)
-        frame = _frame(open_stage, sources, form)
+        frame = _frame(open_stage, sources, vectors[0], form)
 
         def score(candidate: Member) -> float:
             value = stage.validation_score(open_stage, stage.with_vectors(open_stage, frame, candidate))
@@ -150,14 +150,18 @@ def _form(vectors: Sequence[Member], sources: Sequence[Source], settings: Settin
     return Form(wanted.rank or together)
 
 
-def _frame(open_stage: stage.Stage, sources: Sequence[Source], form: Form):
+def _frame(open_stage: stage.Stage, sources: Sequence[Source], vectors: Member, form: Form):
     """The member of the team that holds what is scored: whole weights, or adapters of the largest rank of any."""
     held = open_stage.team.members[open_stage.place]
-    first = sources[0]
-    if form.rank is None:
-        first = dataclasses.replace(first, saved=first.saved | {"mode": "full"})
+    first = _first(sources, vectors, form)
     rank = max([form.rank or 0, *(source.rank for source in sources)])
     return members.framed(held, held.stack.agents, first, rank, open_stage.config.train.param_dtype)
+
+
+def _first(sources: Sequence[Source], vectors: Member, form: Form) -> Source:
+    """The first member in the form of the result, with the maps that its adapters are of: no PEFT folder says them."""
+    known = {"mode": "full"} if form.rank is None else {"targets": targets_of(vectors)}
+    return dataclasses.replace(sources[0], saved=sources[0].saved | known)
 
 
 def write(
@@ -165,16 +169,15 @@ def write(
 ) -> None:
     """Write the agents with these task vectors as an exported team, with merge.json beside."""
     held, config = open_stage.team.members[open_stage.place], open_stage.config.copy_and_resolve_references()
-    first, rank = sources[0], max((vector.rank for vector in vectors.values() if form.rank), default=0)
-    if form.rank is None:
-        first = dataclasses.replace(first, saved=first.saved | {"mode": "full"})
+    rank = max((vector.rank for vector in vectors.values() if form.rank), default=0)
+    first = _first(sources, vectors, form)
     frame = members.framed(held, held.stack.agents, first, rank, "float32")
     if not agent_export.base_name(held.model_name):  # then the base is written, too
         frame = dataclasses.replace(frame, base=quantised.in_full(frame.base))
     config.team.mode = frame.stack.mode
     if form.rank:
         config.team.rank, config.team.alpha = rank, float(frame.stack.adapter_scale * rank)
-        config.team.targets = tuple(t for t in adapters.TARGETS if t in targets_of(vectors))
+        config.team.targets = targets_of(vectors)
     validate(config, f"the config of {out}")
     extra = {FILE: json.dumps(facts, indent=1) + "\n"}
     team = stage.with_vectors(open_stage, frame, vectors)
@@ -183,9 +186,10 @@ def write(
     )
 
 
-def targets_of(vectors: Member) -> set[str]:
-    """The linear maps that some adapters are of."""
-    return {path[-1] for path, _ in next(iter(vectors.values())).places()}
+def targets_of(vectors: Member) -> tuple[str, ...]:
+    """The linear maps that some adapters are of, in the order of `adapters.TARGETS`."""
+    held = {path[-1] for path, _ in next(iter(vectors.values())).places()}
+    return tuple(target for target in adapters.TARGETS if target in held)
 
 
 def _facts(
