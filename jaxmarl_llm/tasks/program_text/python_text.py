@@ -70,20 +70,25 @@ def names(text: str, entry_point: str) -> bool:
 
 
 def defines(program: str, name: str) -> bool:
-    """Whether a program binds the name at its top level, or seems to where it does not parse."""
+    """Whether a program binds the name at its top level before demonstrations, or seems to if it does not parse."""
     tree = parse(program)
-    return names(program, name) if tree is None else name in bound(tree.body)
+    return names(program, name) if tree is None else _last_line(tree, name) > 0
 
 
 def bound(statements: Sequence[ast.stmt]) -> set[str]:
-    """Names that statements bind in their own scope: definitions, imports, assignments, also within `if`."""
+    """Names that statements bind in their own scope: definitions, imports, assignments, also within `if`.
+
+    An annotation without a value (``x: int``) binds nothing.
+    """
     bindings: set[str] = set()
-    for node in _of_scope(statements):
+    nodes = list(_of_scope(statements))
+    annotated = {node.target for node in nodes if isinstance(node, ast.AnnAssign) and node.value is None}
+    for node in nodes:
         if isinstance(node, _DEFINITIONS):
             bindings.add(node.name)
         elif isinstance(node, ast.alias):
             bindings.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in annotated:
             bindings.add(node.id)
     return bindings
 
@@ -102,9 +107,7 @@ def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 def complete(text: str, entry_point: str) -> str:
     """The text, if all of it is one program that defines the entry point, without demonstrations; else ''."""
     tree = parse(text)
-    if tree is None or entry_point not in bound(tree.body):
-        return ""
-    return "\n".join(text.split("\n")[: _last_line(tree, entry_point)])
+    return "\n".join(text.split("\n")[: _last_line(tree, entry_point)]) if tree else ""
 
 
 def whole(text: str, entry_point: str, fence: bool) -> str:
@@ -146,8 +149,8 @@ def _program(lines: list[str], parts: list[tuple[int, int]], entry_point: str) -
     for start, end in parts:
         code = "\n".join(lines[start:end])
         tree = parse(code)
-        if tree and entry_point in bound(tree.body):
-            program = joined([*helpers, "\n".join(lines[start : start + _last_line(tree, entry_point)])])
+        if tree and (length := _last_line(tree, entry_point)):
+            program = joined([*helpers, "\n".join(lines[start : start + length])])
         elif helps(code, "\n".join(helpers)):
             helpers.append(code)
     return program
@@ -169,11 +172,11 @@ def joined(programs: Sequence[str]) -> str:
 
 
 def _last_line(tree: ast.Module, entry_point: str) -> int:
-    """The program's last line before demonstrations at its end."""
+    """The program's last line before demonstrations at its end; 0 if what stands there defines no entry point."""
     body = list(tree.body)
-    while _demonstrates(body[-1], entry_point):
+    while body and _demonstrates(body[-1], entry_point):
         body.pop()
-    return body[-1].end_lineno or 0
+    return body[-1].end_lineno or 0 if entry_point in bound(body) else 0
 
 
 def _demonstrates(statement: ast.stmt, entry_point: str) -> bool:

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
+from jaxmarl_llm.tasks.coding.sources import source
 from jaxmarl_llm.tasks.program_text.answers import digest, line_reward, program, same_program
 from jaxmarl_llm.tasks.program_text.cpp_text import masked, tokens
-from jaxmarl_llm.tasks.program_text.python_text import parse
+from jaxmarl_llm.tasks.program_text.python_text import bound, parse
 
 F = "def f(xs):\n    return sum(xs)\n"
 WITH_HELPER = f"import math\nfrom bisect import insort\n\nLIMIT = 3\n\ndef help(x):\n    return x\n\n{F}"
@@ -172,6 +173,35 @@ def test_nothing_raises_on_garbled_text():
     for _ in range(200):
         text = "".join(rng.choice(pieces) for _ in range(rng.randrange(80)))
         program(text, "f", "python"), program(text, "f", "c++")
+
+
+DEMONSTRATIONS = ("f: int", "(f := 3)", "print((f := 3))", "assert (f := 1)")
+
+
+@pytest.mark.parametrize("text", DEMONSTRATIONS)
+def test_an_annotation_or_a_demonstration_defines_nothing(text):
+    for answer in (text, f"x = 1\n{text}", f"```python\n{text}\n```", f"So:\n\n{text}\nprint(f)\n", f"{text}; f"):
+        assert source(answer, "f") == ""
+    assert program(f"{F}{text}", "f", "python") == F  # and behind a definition it is left out
+
+
+def test_bound_names_are_those_that_python_binds():
+    rng = random.Random(0)
+    pieces = (*DEMONSTRATIONS, "f", "x = 1", "x: int = 2", "f: int = 3", "import os as f", "def f(x):\n    return x",
+              "if (f := 1): pass", "[f for f in [1]]", "class f: f: int", "lambda f: f", "for f in []: pass",
+              "for f in [1]: pass", "Note: int", "print(1)", "def g():\n    f = 1", "(f): int", "x = f = 1")
+    for _ in range(300):
+        text = "\n".join(rng.choices(pieces, k=rng.randint(1, 4)))
+        code = source(text, "f")
+        for part in (text, code):
+            tree, space = parse(part), {"print": lambda *_: None}
+            try:
+                exec(part, space)
+            except NameError:  # `f` alone, in front of its definition
+                continue
+            if "for f in []" not in part:  # binds, but not here
+                assert ("f" in bound(tree.body)) is ("f" in space), part
+                assert not code or "f" in space
 
 
 def test_every_prefix_is_parsed_and_a_finished_function_stays():
