@@ -8,7 +8,9 @@ import types
 
 from ..errors import InputError
 
-_BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try)
+_BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.TryStar, ast.Match)
+_ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _UNWRAPPED = (ast.Return, ast.Global, ast.Nonlocal)  # must stand in the function itself
 PASSED, FAILED, HANDLED = "__unit_passed__", "__unit_failed__", "__unit_handled__"  # the tester binds them
 OUTPUT = "__output__"  # and this, for texts that tests want in the report
@@ -62,7 +64,8 @@ def build(tests: str, entry_point: str) -> Suite:
     assertive = assertive_names(tree)
     statements = tuple(check.body)
     first = (check.args.posonlyargs + check.args.args)[0].arg
-    units = _counted(statements, {first, entry_point}, assertive)
+    named = _Named(tree, check)
+    units = _counted(statements, {first, entry_point}, assertive, named)
     for handler in [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]:
         handler.body.insert(0, ast.parse(f"{HANDLED}()").body[0])
     check.body = [_guarded(statement, index) for index, statement in enumerate(statements)]
@@ -120,11 +123,16 @@ def asserts(tree: ast.AST, assertive: frozenset[str] = frozenset()) -> bool:
     return False
 
 
-def _counted(statements, names: set[str], assertive: frozenset[str]) -> frozenset[int]:
-    """Indices of distinct asserts, and of blocks and calls that assert, on `names` or what came of them."""
+def _counted(statements, names: set[str], assertive: frozenset[str], named: _Named) -> frozenset[int]:
+    """Indices of distinct asserts, and of blocks, calls and assignments that assert, on the candidate's work.
+
+    That is on `names`, on what was assigned from them, and on the variables that a statement names beside them: the
+    candidate may have changed these in place, or the statement may have put its results into them.
+    """
     units, seen = set(), set()
     for index, statement in enumerate(statements):
-        if not _mentions(statement, names):
+        mentioned = named.by(statement)
+        if not mentioned & names:
             continue
         if isinstance(statement, (ast.Assert, ast.Expr)) and asserts(statement, assertive):
             text = ast.dump(judged(statement))
@@ -133,8 +141,29 @@ def _counted(statements, names: set[str], assertive: frozenset[str]) -> frozense
             seen.add(text)
         elif isinstance(statement, _BLOCKS) and asserts(statement, assertive):
             units.add(index)
-        names = names | _bound(statement)
+        elif isinstance(statement, _ASSIGNMENTS) and statement.value and asserts(statement.value, assertive):
+            units.add(index)
+        names = names | _bound(statement) | (mentioned & named.variables)
     return frozenset(units)
+
+
+class _Named:
+    """What statements of the tests name, also within the functions and classes that they name."""
+
+    def __init__(self, tree: ast.Module, check: ast.FunctionDef):
+        nodes = list(ast.walk(tree))
+        self._definitions = {n.name: n for n in nodes if isinstance(n, _DEFINITIONS) and n is not check}
+        self.variables = _stored(nodes)
+
+    def by(self, statement: ast.stmt) -> set[str]:
+        """Names in a statement, and in the definitions that it names, in turn."""
+        names: set[str] = set()
+        pending = [statement]
+        while pending:
+            new = {node.id for node in ast.walk(pending.pop()) if isinstance(node, ast.Name)} - names
+            names |= new
+            pending += [self._definitions[name] for name in new if name in self._definitions]
+        return names
 
 
 def judged(statement: ast.Assert | ast.Expr) -> ast.expr:
@@ -142,15 +171,17 @@ def judged(statement: ast.Assert | ast.Expr) -> ast.expr:
     return statement.test if isinstance(statement, ast.Assert) else statement.value
 
 
-def _mentions(statement, names) -> bool:
-    return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(statement))
-
-
 def _bound(statement) -> set[str]:
     """Names a statement gives a value to."""
     nodes = list(ast.walk(statement))
+    return _stored(nodes) | {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+
+
+def _stored(nodes) -> set[str]:
+    """Names that nodes assign to, patterns of `match` included."""
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+    captured = {n.name for n in nodes if isinstance(n, (ast.MatchAs, ast.MatchStar))}
+    return stored | {name for name in captured if name}
 
 
 def _guarded(statement, index):
