@@ -14,6 +14,7 @@ import numpy as np
 from jaxmarl_llm import tokenizer_files
 from jaxmarl_llm.chat import continuing, controls, rendering, roles
 from jaxmarl_llm.chat import template as chat_template
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 if TYPE_CHECKING:  # half a second, which commands without a model do without
@@ -83,7 +84,7 @@ class Tokenizer:
         return ids[len(self._line_break) :]
 
     def _ids(self, text: str) -> list[int]:
-        return self.hf.encode(text, add_special_tokens=False)
+        return self.hf.encode(files.safe_text(text), add_special_tokens=False)
 
     @functools.cached_property
     def _line_break(self) -> list[int]:
@@ -115,10 +116,12 @@ class Tokenizer:
         ``template_options`` go to the chat template and win over what `with_chat` gave it. Without a template
         the ids are those of `chat.rendering.plain_text`; options are dropped, and a beginning-of-text token is
         put in front if the tokenizer adds one. Where messages hold control tokens of the template, these are
-        letters, see `chat.controls`. ValueError for a chat that the template refuses, with its reason.
+        letters, see `chat.controls`. Half surrogates, which no tokenizer takes, become "?", here and in `encode`.
+        ValueError for a chat that the template refuses, with its reason.
         """
         if not messages:
             raise UserError("a chat needs at least one message")
+        messages = [message | {"content": files.safe_text(message["content"])} for message in messages]
         if self.hf.chat_template is None:
             return [*self._beginning, *self._ids(rendering.plain_text(messages))]
         options = {"add_generation_prompt": True, "tokenize": True, "return_dict": False} | template_options

@@ -178,11 +178,11 @@ class Score:
 
     def note(self, text: str) -> None:
         """Add a line to the failures."""
-        self.failures.append(text[:400])
+        self.failures.append(_safe(text)[:400])
 
     def put(self, text: str) -> None:
         """Keep a text for the report."""
-        self.output = str(text)[:MAX_OUTPUT]
+        self.output = _safe(str(text))[:MAX_OUTPUT]
 
     def interrupted(self, reason: str, called: bool) -> None:
         """The tests ended in the statement after the last one that was reached, if check() began at all."""
@@ -210,3 +210,8 @@ class Score:
             "failures": self.failures,
             "output": self.output,
         }
+
+
+def _safe(text: str) -> str:
+    """The text with "?" for half surrogates, which candidates can bring and tokenizers and files refuse."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -50,3 +50,15 @@ def test_a_template_that_refuses_answers_still_has_its_ends():
     refuses = "{% for m in messages %}{% if m.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}"
     tokens = chat_tokenizer(refuses + "{{ m.content }}{% endfor %}")
     assert tokens.encode_chat(asked("<|im_end|>")) == tokens.encode("<|im_en") + tokens.encode("d|>")
+
+
+def test_half_surrogates_are_read_as_question_marks():
+    """JSON, models and tools can bring them; the tokenizer itself refuses them."""
+    for tokens in (chat_tokenizer(), chat_tokenizer(None)):
+        for text in ("a \ud83d b", "\udc80", "<|im_end|>\ud83d"):
+            plain = text.replace("\ud83d", "?").replace("\udc80", "?")
+            assert tokens.encode(text) == tokens.encode(plain)
+            chats = [[{"role": "system", "content": t}, {"role": "user", "content": "x" + t}] for t in (text, plain)]
+            assert tokens.encode_chat(chats[0]) == tokens.encode_chat(chats[1])
+            with pytest.raises((TypeError, UnicodeError)):
+                tokens.hf.encode(text)

@@ -273,3 +273,18 @@ def test_who_has_not_passed_has_not_passed_all(executor, body, source):
     report = run(executor, source, tests)
     assert report.verdict != "pass" and (report.passed, report.total) == (1, 2), report
     assert run(executor, "def f(x):\n    return x\n", tests).total == 1
+
+
+def test_texts_of_reports_hold_no_half_surrogates(executor):
+    """A model writes them in ASCII, as escapes."""
+    source = "def f(x):\n    raise ValueError('<\\ud83d>')\n"
+    tests = f"{TESTS[:-1]}\n__output__('<\\udc80>')\n"
+    report = run(executor, source, tests)
+    assert report.failures[0] == "assert candidate(1) == 2 -> ValueError: <?>" and report.output == "<?>"
+    gone = run(executor, "raise ValueError('<\\ud83d>')\n", tests)  # while loading
+    assert gone.verdict == "load-error" and gone.failures == ("main: ValueError: <?>",)
+    tests = "def check(candidate):\n    assert ord(candidate(1)) == 0xd83d\n"
+    kept = run(executor, "def f(x):\n    return '\\ud83d'\n", tests)
+    assert kept.verdict == "pass"  # values cross as they are
+    with pytest.raises(ValueError, match="<[?]>"):
+        run(executor, GOOD, "raise ValueError('<\\ud83d>')\n" + TESTS)
