@@ -77,7 +77,8 @@ def enter(packages: Sequence[str] = ()) -> list[str]:
     where the machine does not allow it; the process is then half-way and must end.
     """
     parent, root = os.getppid(), os.geteuid() == 0
-    paths = [*rootfs.needed_paths(), *packages]
+    # Folders first: a file of a package's that is shown alone would stand for the whole folder.
+    paths = sorted([*rootfs.needed_paths(), *packages], key=os.path.isfile)
     uid, gid = (NOBODY, NOBODY) if root else (os.geteuid(), os.getegid())
     libc.prctl(libc.PR_SET_DUMPABLE, 1)  # otherwise the maps in /proc belong to root
     write_maps = _map_writer(uid, gid)

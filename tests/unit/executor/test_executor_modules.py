@@ -1,5 +1,6 @@
 """Packages that are allowed by name: importable at every level, and nothing beside them."""
 
+import numpy as np
 import pytest
 
 from jaxmarl_llm.executor import Executor, Program
@@ -23,13 +24,26 @@ def f(x):
 """
 
 
+PARTS = """
+import numpy as np
+
+def f(x):
+    drawn = np.random.default_rng(0).integers(10, size=3).tolist()
+    return [drawn, np.fft.fft(np.ones(2)).real.tolist(), np.ma.masked_equal([1, 2], 2).sum()]
+"""
+
+
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_numpy_in_programs_and_tests(level):
     programs = [Program({"main": text}, "f", TESTS) for text in (DOUBLE, DOUBLE.replace("2 * np", "3 * np"))]
     programs.append(Program({"main": "import ml_collections\n\ndef f(x):\n    return x\n"}, "f", TESTS))
+    # Parts that load files of their own: three numbers of a known generator, 1 + 1 and 1 - 1, and 1 without the 2.
+    drawn = np.random.default_rng(0).integers(10, size=3).tolist()
+    tests = f"def check(candidate):\n    assert candidate(0) == [{drawn}, [2.0, 0.0], 1]\n"
+    programs.append(Program({"main": PARTS}, "f", tests))
     with Executor(workers=1, min_level=1, level=level, modules=("numpy",)) as executor:
         reports = executor.run(programs)
-    assert [report.verdict for report in reports] == ["pass", "fail", "load-error"]
+    assert [report.verdict for report in reports] == ["pass", "fail", "load-error", "pass"], reports[3]
     assert reports[2].failures == ("main: ModuleNotFoundError: No module named 'ml_collections'",)
 
 
