@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from . import frames, wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
+LONGEST_WAIT = 2e6  # seconds that poll() takes
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}  # candidates may start none
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 # The folder becomes a package without running __init__, so that the process holds none of the trainer's side.
@@ -98,6 +99,13 @@ class Process:
         except (EOFError, OSError, wire.WireError) as error:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 
+    def has_left(self) -> bool:
+        """Whether it has ended by an exit, and has written nothing: a failure leaves a traceback or a signal."""
+        status = self.popen.poll()
+        if status is None or status < 0 or self.stderr.closed:
+            return False
+        return self.stderr.seek(0, os.SEEK_END) == 0
+
     def _said(self) -> str:
         """Exit status so far and the end of stderr."""
         try:
@@ -131,5 +139,5 @@ def wait(processes: list[Process], seconds: float) -> list[Process]:
     poller = select.poll()
     for process in processes:
         poller.register(process.control, select.POLLIN)
-    ready = {fd for fd, _ in poller.poll(max(0.0, seconds) * 1000)}
+    ready = {fd for fd, _ in poller.poll(min(max(0.0, seconds), LONGEST_WAIT) * 1000)}
     return [process for process in processes if process.control.fileno() in ready]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import typing
 from collections.abc import Mapping
 
@@ -14,6 +13,8 @@ from .errors import InputError
 
 MAX_AGENTS = 8  # of one program
 LANGUAGES = ("python", "c++")
+MAX_SECONDS = 1e6  # of a limit: twelve days, which the system's clocks and timers hold
+MAX_MEMORY_MB = 1 << 24  # 16 TiB
 
 
 class ExecutorError(RuntimeError):
@@ -48,7 +49,7 @@ class Limits:
         What calls between agents cost comes on top of it, up to four times as much.
     wall_seconds: time (s) in which it neither runs nor waits for a CPU, after which it is stopped: against
         sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
-    memory_mb: address space (MiB) of the candidate process.
+    memory_mb: address space (whole MiB) of the candidate process.
     """
 
     cpu_seconds: float = 2.0
@@ -56,13 +57,19 @@ class Limits:
     memory_mb: int = 512
 
     def __post_init__(self):
-        for name, least in (("cpu_seconds", 0.01), ("wall_seconds", 0.01), ("memory_mb", 64)):
+        for name in ("cpu_seconds", "wall_seconds"):
             value = getattr(self, name)
             if value is None and name == "wall_seconds":
                 continue
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not least <= value < math.inf:
-                raise InputError(f"Limits.{name} is {value!r}; allowed: a finite number >= {least}")
+            if not number or not 0.01 <= value <= MAX_SECONDS:
+                raise InputError(
+                    f"Limits.{name} is {value!r}; allowed: a number from 0.01 to {MAX_SECONDS:.0f}"
+                )
+        if type(self.memory_mb) is not int or not 64 <= self.memory_mb <= MAX_MEMORY_MB:
+            raise InputError(
+                f"Limits.memory_mb is {self.memory_mb!r}; allowed: a whole number from 64 to {MAX_MEMORY_MB}"
+            )
 
     @property
     def wall(self) -> float:

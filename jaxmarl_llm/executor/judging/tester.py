@@ -93,11 +93,10 @@ def _judge(job, fds) -> dict:
     except Gone as error:
         gone, status = list(job["sources"]).index(error.agent), error.status
         score.interrupted(str(error), called=agents.calls > 0)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # outside the judged statements: module level, or `return` in check()
-        status = agents.kind_of(error) if agents.calls else "bad-tests"
+    except BaseException as error:  # outside the judged statements: module level, or `return` in check()
+        # What is no Exception, such as KeyboardInterrupt, comes from the tests alone. sys.exit() ends check().
+        own = not (agents.calls and isinstance(error, (Exception, SystemExit)))
+        status = "bad-tests" if own else agents.kind_of(error)
         score.note(f"{type(error).__name__}: {says(error)}")
     outcome = {"status": status, "gone": gone, "calls": agents.calls, **score.summary(status)}
     return outcome | {"interactions": _interactions(agents)}

@@ -31,7 +31,7 @@ import traceback
 from .. import frames
 from ..cpp.builder import Builder
 from ..isolation import confine, libc
-from ..types import Limits, Program, Report, from_plain, to_plain
+from ..types import MAX_SECONDS, Limits, Program, Report, from_plain, to_plain
 from .schedule import Schedule
 from .worker import RECYCLE, Worker
 
@@ -97,7 +97,9 @@ class Supervisor:
         self.control, self.level, self.limits, self.packages = control, level, limits, packages
         # Wall time is not stretched: it stops sleepers only, whatever they may still use of the CPU.
         self.first_limits = dataclasses.replace(
-            limits, cpu_seconds=NEAR[1] * limits.cpu_seconds, wall_seconds=limits.wall
+            limits,
+            cpu_seconds=min(NEAR[1] * limits.cpu_seconds, MAX_SECONDS),
+            wall_seconds=min(limits.wall, MAX_SECONDS),
         )
         self.schedule, self.cache, self.builder = Schedule(), Cache(), Builder(level)
         self._sending = threading.Lock()

@@ -41,6 +41,10 @@ class BadTests(ValueError):
     """The tests or the prelude of a program fail by themselves."""
 
 
+def _failed(program: Program) -> str:
+    return f"tests of {program.entry_point!r} fail by themselves"
+
+
 class Worker:
     """Runs programs one after the other. Use it from the thread that made it.
 
@@ -66,6 +70,7 @@ class Worker:
             self.tester = Process("judging.tester", packages=self.packages)
             self.zygote.await_ready()
             self.tester.await_ready()
+            self.lost = False
         except BaseException:
             self.close()
             raise
@@ -81,16 +86,23 @@ class Worker:
         self._start()
 
     def run(self, program: Program) -> Report:
-        """The report; one retry with fresh processes after a failure of our own, then ExecutorError."""
+        """The report; one retry with fresh processes after a failure of our own, then ExecutorError.
+
+        BadTests where the tests end the tester, as with `os._exit`: it leaves twice, and never by itself.
+        """
         try:
-            if self.count and self.count % RECYCLE == 0:
+            if self.lost or (self.count and self.count % RECYCLE == 0):
                 self._restart()
             return self._attempt(program)
         except WorkerDied as first:
+            left = self.tester.has_left()
             try:
                 self._restart()
                 return self._attempt(program)
             except WorkerDied as second:
+                self.lost = True  # the next program begins with fresh processes
+                if left and self.tester.has_left():
+                    raise BadTests(f"{_failed(program)}: they end the process that runs them") from None
                 raise ExecutorError(
                     f"verdict infra twice for entry point {program.entry_point!r}: {first}; then: {second}"
                 ) from None
@@ -196,7 +208,7 @@ class Worker:
     def _report(self, program, outcome, fate, wall) -> Report:
         status, failures = outcome["status"], outcome["failures"]
         if status == "bad-tests":
-            raise BadTests(f"tests of {program.entry_point!r} fail by themselves: {'; '.join(failures)}")
+            raise BadTests(f"{_failed(program)}: {'; '.join(failures)}")
         if status == "gone":
             status = FATES[fate["fates"][outcome["gone"]]]
             failures = [*failures[:-1], f"{failures[-1]} ({status})"]

@@ -288,3 +288,21 @@ def test_texts_of_reports_hold_no_half_surrogates(executor):
     assert kept.verdict == "pass"  # values cross as they are
     with pytest.raises(ValueError, match="<[?]>"):
         run(executor, GOOD, "raise ValueError('<\\ud83d>')\n" + TESTS)
+
+
+@pytest.mark.parametrize("ends, says", [
+    ("raise KeyboardInterrupt", "KeyboardInterrupt"), ("raise asyncio.CancelledError()", "CancelledError"),
+    ("os._exit(0)", "they end the process that runs them"), ("os._exit(3)", "they end the process that runs them"),
+])  # fmt: skip
+def test_tests_that_leave_fail_by_themselves(executor, ends, says):
+    """And the programs beside them get their reports."""
+    tests = f"import asyncio, os\n{TESTS}    {ends}\n"
+    programs = [Program({"main": GOOD + f"# {ends} {i}\n"}, "f", tests if i % 3 == 1 else TESTS) for i in range(6)]
+    for i, outcome in enumerate(executor.try_tests(programs)):
+        if i % 3 == 1:
+            assert isinstance(outcome, ValueError) and f"tests of 'f' fail by themselves: {says}" in str(outcome)
+        else:
+            assert outcome.verdict == "pass"
+    with pytest.raises(ValueError, match=says):
+        run(executor, GOOD, tests)
+    assert run(executor, GOOD + f"# {ends}\n").verdict == "pass"

@@ -110,8 +110,13 @@ def test_bad_arguments_are_named():
         Executor(workers=0)
     with pytest.raises(ValueError, match="cpu_seconds is -1"):
         Limits(cpu_seconds=-1)
-    with pytest.raises(ValueError, match="memory_mb is 3"):
-        Limits(memory_mb=3)
+    for bad in (-1, 1e12, 1e300, float("inf"), float("nan"), True, "2"):
+        for name in ("cpu_seconds", "wall_seconds"):
+            with pytest.raises(ValueError, match=f"{name} is .*; allowed: a number from 0.01 to 1000000"):
+                Limits(**{name: bad})
+    for bad in (3, 100.5, 512.0, 1 << 60, True):
+        with pytest.raises(ValueError, match="memory_mb is .*; allowed: a whole number from 64 to 16777216"):
+            Limits(memory_mb=bad)
     for fields, match in (
         ({"sources": {}}, "sources"),
         ({"entry_point": "a b"}, "a b"),
@@ -126,3 +131,10 @@ def test_limits_and_reports_are_plain_values():
     assert Limits(cpu_seconds=0.5).wall == 2.5  # max(1.5, 0.5 + 2)
     with pytest.raises(dataclasses.FrozenInstanceError):
         Limits().cpu_seconds = 1
+
+
+@pytest.mark.parametrize("limits", [Limits(cpu_seconds=1e6), Limits(1e6, 1e6, 1 << 24)])
+def test_programs_run_with_the_greatest_limits(limits):
+    with Executor(workers=1, limits=limits, min_level=1) as executor:
+        (report,) = executor.run([Program({"main": GOOD}, "f", TESTS)])
+    assert report.verdict == "pass"
