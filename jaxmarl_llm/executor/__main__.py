@@ -4,13 +4,14 @@
     python -m jaxmarl_llm.executor --level-here --table
 
 A line holds the fields of `Program`: sources {agent: text}, entry_point, tests, and prelude if there is one;
-"id" is copied to the report. What was run and how it went is summed up on stderr.
+"id" is copied to the report. Where the tests fail by themselves, or define no check(candidate), the line is
+{"id": ..., "error": ...}. What was run and how it went is summed up on stderr.
 
 Isolation levels: 1 is a process of its own with limits, 2 adds filters of files and system calls, 3 adds
 namespaces. The strongest that this machine offers is used. Where that is below --min-level nothing runs: a
 message says why, what to do, and what a hostile program could do here.
 
-Exit status: 0, or 2 where the input or the machine will not do.
+Exit status: 0, or 2 where the input (a line of it, too) or the machine will not do.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ import time
 from . import Executor, Limits, Program, available_level
 from .errors import InputError
 from .levels import DEFAULT_MIN_LEVEL, NAMES, probe_tables
+from .types import from_plain
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Program))
 BATCH = 256  # programs between two writes
+BAD_TESTS = "bad tests"  # in place of a verdict
 
 
 def read(lines) -> list[tuple[object, Program]]:
@@ -44,7 +47,7 @@ def read(lines) -> list[tuple[object, Program]]:
             if unknown:
                 raise InputError(f"unknown fields {unknown}; allowed: id, {', '.join(FIELDS)}")
             name = row.pop("id", number)
-            programs.append((name, Program(**row)))
+            programs.append((name, from_plain(Program, row)))
         except (ValueError, TypeError) as error:
             bad.append(f"line {number}: {error}")
     if bad:
@@ -53,14 +56,18 @@ def read(lines) -> list[tuple[object, Program]]:
 
 
 def run(programs, executor: Executor, out) -> collections.Counter:
-    """Write a report per program; how often each verdict was given."""
+    """Write a report per program, or what is wrong with its tests (BAD_TESTS); how often each verdict was given."""
     verdicts = collections.Counter()
     for start in range(0, len(programs), BATCH):
         batch = programs[start : start + BATCH]
-        reports = executor.run([program for _, program in batch])
-        for (name, _), report in zip(batch, reports, strict=True):
-            out.write(json.dumps({"id": name, **dataclasses.asdict(report)}) + "\n")
-            verdicts[report.verdict] += 1
+        outcomes = executor.try_tests([program for _, program in batch])
+        for (name, _), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, ValueError):
+                verdict, facts = BAD_TESTS, {"error": str(outcome)}
+            else:
+                verdict, facts = outcome.verdict, dataclasses.asdict(outcome)
+            out.write(json.dumps({"id": name, **facts}) + "\n")
+            verdicts[verdict] += 1
         out.flush()
     return verdicts
 
@@ -104,7 +111,7 @@ def show_table() -> None:
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 0, or 2 after a sentence on stderr where the input or the machine will not do."""
+    """Command line entry: 0, or 2 where the input or the machine will not do, which stderr or the rows say."""
     given = parser().parse_args(arguments)
     if given.level_here or given.table:
         if given.level_here:
@@ -128,7 +135,7 @@ def main(arguments=None) -> int:
     seconds = time.monotonic() - begin
     counts = ", ".join(f"{name} {count}" for name, count in verdicts.most_common())
     print(f"{len(programs)} programs at level {executor.level} in {seconds:.1f} s: {counts}", file=sys.stderr)
-    return 0
+    return 2 if verdicts[BAD_TESTS] else 0
 
 
 if __name__ == "__main__":

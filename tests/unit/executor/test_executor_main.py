@@ -68,13 +68,35 @@ def test_table_of_attacks():
         (row("return x", test="x"), r"line 1: unknown fields ['test']; allowed: id, sources"),
         (row("return x", entry_point="f()"), "line 1: Program.entry_point is 'f()'"),
         (json.dumps({"entry_point": "f", "tests": TESTS}), "line 1: "),
-        (row("return x", tests="def check(candidate)"), "tests"),
+        (row("return x", shared="f"), "line 1: Program.shared is 'f'; allowed: a "),
     ],
 )
 def test_bad_input_is_named(text, message):
     done = command(text=text)
     assert done.returncode == 2 and done.stdout == ""
     assert message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_bad_tests_cost_no_other_line_its_report():
+    bad = {"parse": "def check(candidate)", "none": "x = 1", "fail": f"import nothere\n{TESTS}"}
+    lines = [row("return x + 1", id="first"), *(row("return x + 1", id=n, tests=t) for n, t in bad.items())]
+    done = command("--workers=1", text="\n".join([*lines, row("return x", id="last")]))
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "bad tests 3" in done.stderr
+    assert [row["id"] for row in rows] == ["first", *bad, "last"]
+    assert rows[0]["verdict"] == "pass" and rows[-1]["verdict"] == "fail"
+    assert [set(row) for row in rows[1:4]] == [{"id", "error"}] * 3
+    said = ("do not parse", "do not define check(candidate)", "No module named 'nothere'")
+    for found, says in zip(rows[1:4], said, strict=True):
+        assert says in found["error"] and "tests of 'f'" in found["error"]
+
+
+def test_a_list_of_shared_names():
+    """Both agents have a `help`, which is not shared: each uses its own."""
+    sources = {"aux": "def help(x):\n    return 1\ndef aux(x):\n    return x + help(x)\n"}
+    sources["main"] = "def help(x):\n    return 0\ndef f(x):\n    return aux(x) + help(x)\n"
+    done = command("--workers=1", text=row("", sources=sources, shared=["aux", "f"]))
+    assert json.loads(done.stdout)["verdict"] == "pass", done.stderr
 
 
 def test_bad_arguments_are_named(tmp_path):
