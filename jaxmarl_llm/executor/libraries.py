@@ -6,6 +6,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import os
+import random
 import sys
 from collections.abc import Sequence
 
@@ -63,7 +64,15 @@ def load() -> list[str]:
             importlib.import_module(name)
         except ImportError as error:
             raise ImportError(f"{_FAILED}{name}: {error}; allow what it needs, too") from None
+    seed()
     return [path for _, _, *paths in installed for path in paths]
+
+
+def seed() -> None:
+    """Seed the generators of the standard library and of NumPy, where that is allowed."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random").seed(0)
 
 
 def problem(text: str) -> str:

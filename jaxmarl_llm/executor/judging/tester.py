@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import decimal
 import functools
 import gc
 import os
-import random
 import resource
 import socket
 import sys
@@ -46,13 +46,20 @@ def main(control_fd: int, parent: int) -> None:
             job, fds = frames.receive_control(control)
         except (EOFError, OSError):
             os._exit(0)
-        random.seed(0)
-        sys.setrecursionlimit(RECURSION)
+        _reset()
         outcome = _judge(job, fds)
         for fd in fds:
             os.close(fd)
         frames.send_control(control, {"run": job["run"], **outcome})
         memory.tidy()
+
+
+def _reset() -> None:
+    """Undo what tests of data sets set in the standard library, for those of the next program."""
+    libraries.seed()
+    decimal.setcontext(decimal.Context())
+    sys.setrecursionlimit(RECURSION)
+    sys.set_int_max_str_digits(sys.int_info.default_max_str_digits)
 
 
 class _Memory:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from attacks.record import TESTS
 
@@ -72,3 +73,33 @@ def test_a_program_near_its_limit_gets_one_verdict_on_a_busy_machine(share, verd
     programs = [Program({"main": SPIN.format(0.2 * share) + f"# {i}\n"}, "f", TESTS) for i in range(25)]
     with load(), Executor(workers=2, limits=limits) as executor:
         assert {report.verdict for report in executor.run(programs)} == {verdict}
+
+
+THIRD = "from decimal import Decimal\ndef f(x):\n    return Decimal(x) / 3\n"
+SETTING = "from decimal import *\nimport sys\ngetcontext().prec = 3\nsys.set_int_max_str_digits(0)\n"
+
+
+def test_what_one_programs_tests_set_changes_no_other_verdict():
+    """The first row sets a context and the digits of integers in its prelude, the second has them as they are."""
+    tests = (
+        "def check(candidate):\n    assert str(candidate(1)) == '0.333'\n    assert len(str(10**5000)) == 5001\n",
+        "import decimal\ndef check(candidate):\n    assert candidate(1) == decimal.Decimal(1) / 3\n"
+        "    assert len(str(candidate(1))) == 30\n    try:\n        str(10**5000)\n    except ValueError: pass\n"
+        "    else: assert candidate is None\n",  # 0. and 28 digits
+    )
+    rows = [Program({"main": THIRD}, "f", text, prelude) for text, prelude in zip(tests, (SETTING, ""), strict=True)]
+    for order in (rows, rows[::-1]):
+        with Executor(workers=1, limits=LIMITS) as executor:
+            for row in order:
+                (report,) = executor.run([row])
+                assert (report.verdict, report.failures) == ("pass", ())
+
+
+def test_numpys_global_generator_is_seeded_for_programs_and_tests():
+    drawn = np.random.RandomState(0).rand(2).tolist()
+    source = "import numpy as np\ndef f(x):\n    return np.random.rand(x).tolist()\n"
+    tests = "import numpy as np\ndef check(candidate):\n"
+    tests += f"    assert candidate(2) == np.random.rand(2).tolist() == {drawn}\n"
+    with Executor(workers=1, limits=LIMITS, modules=("numpy",)) as executor:
+        reports = executor.run([Program({"main": source + f"# {i}\n"}, "f", tests) for i in range(3)])
+    assert [report.verdict for report in reports] == ["pass"] * 3, reports
