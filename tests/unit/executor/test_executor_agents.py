@@ -243,3 +243,15 @@ def test_agents_can_call_each_other_in_turn_but_not_for_ever(executor):
     )
     endless += "    else:\n        assert candidate is None\n"
     assert run(executor, aux, main, endless).verdict == "pass"
+
+
+def test_functions_of_two_agents_call_each_other_60_deep(executor):
+    """As docs/executor.md says; the factorial of n takes n - 1 calls between the two."""
+    tests = "import math\ndef check(candidate):\n    assert candidate({0}) == math.factorial({0})\n"
+    aux = "def aux(n):\n    return 1 if n < 2 else n * f(n - 1)\n"
+    sources = {"aux": aux, "main": "def f(n):\n    return 1 if n < 2 else n * aux(n - 1)\n"}
+    programs = [Program(sources, "f", tests.format(n)) for n in (2, 61, 62)]
+    reports = executor.run(programs)
+    assert [report.verdict for report in reports] == ["pass", "pass", "error"]
+    assert "RecursionError: calls between processes too deep" in reports[2].failures[0]
+    assert sum(row.calls for row in reports[1].interactions) == 60
