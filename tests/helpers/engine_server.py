@@ -55,15 +55,17 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError):
             try:
                 status, given = server.given(self.path, body, headers)
-                data = json.dumps(given).encode()
+                plain = isinstance(given, str)
+                data = given.encode() if plain else json.dumps(given).encode()
             except Broken:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
             except Raw as raw:
-                status, data = raw.status, raw.data
+                status, data, plain = raw.status, raw.data, False
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            if not plain:
+                self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -113,7 +115,7 @@ class EngineServer:
         self._http.socket.close()
 
     def given(self, path, body, headers):
-        """(status, JSON) of the answer to a request."""
+        """(status, JSON) of the answer to a request; a string is sent as plain text, as vLLM tells of adapters."""
         self.seen.append((path, body))
         self.headers.append(headers)
         with self._lock:
@@ -132,7 +134,7 @@ class EngineServer:
         if path == UNLOAD:
             if self.adapters.pop(body["lora_name"], None) is None:
                 return 404, {"error": {"message": f"The lora adapter '{body['lora_name']}' cannot be found."}}
-            return 200, "Success"
+            return 200, f"Success: LoRA adapter '{body['lora_name']}' removed successfully."
         if body["model"] not in self.adapters:
             return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
         return 200, self._complete(body)

@@ -29,10 +29,15 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """The HTTP status and the body of an answer, decoded from JSON."""
+    """The HTTP status and the body of an answer, decoded from JSON where it is JSON, else as text."""
 
     status: int
     body: Any
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the server did what it was asked for."""
+        return 200 <= self.status < 300
 
 
 class Lines:
@@ -92,18 +97,26 @@ class Server:
         return [min(FIRST_WAIT * 2**n, LONGEST_WAIT) * random.uniform(0.75, 1) for n in range(self._retries)]
 
     def call(
-        self, lines: Lines, path: str, body: Any = None, *, once: bool = False, timeout: float | None = None
+        self,
+        lines: Lines,
+        path: str,
+        body: Any = None,
+        *,
+        once: bool = False,
+        timeout: float | None = None,
+        text: bool = False,
     ) -> Answer:
         """The answer to a POST of ``body`` as JSON, or to a GET without one; statuses that are errors included.
 
-        ``once``: without retries. ``timeout``: in place of the server's.
+        ``once``: without retries. ``timeout``: in place of the server's. ``text``: success may be told in plain
+        text, as vLLM does where it loads adapters; else an answer of success that is no JSON is a failure.
 
         Raises:
-          UserError: naming server and cause, if no attempt got an answer that is JSON.
+          UserError: naming server and cause, if no attempt got such an answer.
         """
         taken = 1
         for wait in [None] if once else [*self.waits(), None]:
-            outcome = self._attempt(lines, path, body, timeout or self._timeout)
+            outcome = self._attempt(lines, path, body, timeout or self._timeout, text)
             if isinstance(outcome, Answer):
                 return outcome
             if not outcome.retry or wait is None or lines.ended.is_set():
@@ -117,7 +130,7 @@ class Server:
             "from, and the same command goes on once it answers"
         )
 
-    def _attempt(self, lines: Lines, path: str, body: Any, timeout: float) -> Answer | Failure:
+    def _attempt(self, lines: Lines, path: str, body: Any, timeout: float, text: bool) -> Answer | Failure:
         """One attempt; a `Failure` has no key in its reason."""
         try:
             key = read_key(self._key_variable) if self._key_variable else ""
@@ -125,7 +138,8 @@ class Server:
             return Failure(f"engine.key_variable: {error}", retry=False)
         deadline = time.monotonic() + timeout
         try:
-            outcome = self._exchange(lines, path, body, key, deadline, timeout)
+            status, data = self._exchange(lines, path, body, key, deadline, timeout)
+            outcome = _read(status, data, text)
         except (OSError, http.client.HTTPException) as error:
             late = time.monotonic() >= deadline or isinstance(error, TimeoutError)
             name = type(error).__name__
@@ -142,7 +156,7 @@ class Server:
 
     def _exchange(
         self, lines: Lines, path, body, key: str, deadline: float, timeout: float
-    ) -> Answer | Failure:
+    ) -> tuple[int, bytes]:
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, CONNECT))
@@ -160,18 +174,18 @@ class Server:
                 text += chunk
             if response.length:  # `read` of a part does not raise where bytes are missing
                 raise http.client.IncompleteRead(text, response.length)
-        return _read(response.status, text)
+        return response.status, text
 
 
-def _read(status: int, text: bytes) -> Answer | Failure:
-    """What a response says: an answer with its JSON, or why another attempt is needed."""
-    shown = text[:_LONGEST_REASON].decode("utf-8", "replace")
+def _read(status: int, data: bytes, text: bool) -> Answer | Failure:
+    """What a response says: an answer, or why another attempt is needed; ``text`` as of `Server.call`."""
+    shown = data[:_LONGEST_REASON].decode("utf-8", "replace")
     if status in _RETRIED or status >= 500:
         return Failure(f"HTTP {status}: {shown}", status=status)
     try:
-        return Answer(status, json.loads(text))
+        return Answer(status, json.loads(data))
     except (ValueError, RecursionError):
-        if status < 300:
+        if status < 300 and not text:
             return Failure(f"an answer that is no JSON: {shown!r}", status=status)
         return Answer(status, shown)
 

@@ -153,7 +153,7 @@ def _load(server: Server, lines: Lines, *, name: str, path: str) -> None:
             break
         lines.ended.wait(wait)
         answer = _load_once(server, lines, name, path)
-    if answer.status != 200:
+    if not answer.succeeded:
         raise UserError(
             f"the server {server.url} of engine.servers does not load the adapters in {path} (HTTP "
             f"{answer.status}: {str(answer.body)[:200]}): it must see the folder under this path, and be started "
@@ -163,14 +163,14 @@ def _load(server: Server, lines: Lines, *, name: str, path: str) -> None:
 
 def _load_once(server: Server, lines: Lines, name: str, path: str) -> Answer:
     body = {"lora_name": name, "lora_path": path}
-    answer = server.call(lines, LOAD, body)
+    answer = server.call(lines, LOAD, body, text=True)
     if answer.status == _KNOWN and "already" in str(answer.body):
         _unload(server, lines, name=name)
-        answer = server.call(lines, LOAD, body)
+        answer = server.call(lines, LOAD, body, text=True)
     return answer
 
 
 def _unload(server: Server, lines: Lines, *, name: str, once: bool = False) -> None:
     """Have a server forget some adapters, if it knows them."""
     timeout = CLOSING if once else None
-    server.call(lines, UNLOAD, {"lora_name": name}, once=once, timeout=timeout)
+    server.call(lines, UNLOAD, {"lora_name": name}, once=once, timeout=timeout, text=True)

@@ -109,6 +109,28 @@ def test_adapters_are_published_as_peft_folders_of_their_content(server, tmp_pat
     assert len(set(published.versions.values())) == 2
 
 
+def test_success_that_is_told_in_plain_text_is_one_request(server, tmp_path):
+    """vLLM answers both routes of adapters with text, and says of a second request that the name is known."""
+    engine = engine_of([server], tmp_path, retries=2)
+    names = engine.publish(3, member(), learned()).names
+    assert set(server.adapters) == set(names.values()) and engine.metrics()["engine/repeated"] == 0
+    engine.close()
+    assert [path for path, _ in server.seen] == [LOAD, LOAD, UNLOAD, UNLOAD] and not server.adapters
+    assert engine.metrics()["engine/repeated"] == 0
+
+    def change(path, body, answer):
+        return 201, "Success: it will be loaded."
+
+    with EngineServer(member(), change) as accepting:
+        engine_of([accepting], tmp_path, run="s").publish(3, member(), learned())
+
+
+def test_plain_text_is_no_list_of_models(tmp_path):
+    with EngineServer(member(), lambda *given: (200, "base")) as server:
+        with pytest.raises(UserError, match="an answer that is no JSON: 'base'"):
+            engine_of([server], tmp_path).open()
+
+
 def test_what_is_published_is_not_published_again(server, tmp_path):
     engine = engine_of([server], tmp_path)
     first = engine.publish(3, member(), learned())
