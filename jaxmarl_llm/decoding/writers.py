@@ -176,9 +176,11 @@ class Writers:
     def _piece(self, draft: Draft, member: int, ids: tuple[int, ...], logprob: float) -> Piece:
         """A piece, no longer than the room that is left; the last one if it ends the text or fills the room."""
         place = self._member_of[member]
-        room = self._params.max_new_tokens - len(self.written(draft, member))
+        written = self.written(draft, member)
+        # What others wrote may be more tokens here than in theirs, and more than there is room for.
+        room = max(0, self._params.max_new_tokens - len(written))
         cut, stack = ids[:room], self.team.members[place].stack
-        whole = (*self.written(draft, member), *cut)
+        whole = (*written, *cut)
         ends = any(whole[-len(stop) :] == stop for stop in stop_sequences.of_stack(stack, self._params))
         return Piece(member, cut, logprob, ends or len(ids) >= room, not ends, place)
 

@@ -208,6 +208,23 @@ def test_members_of_different_vocabularies_meet_at_line_ends():
     assert [first.decode(ids) for ids in texts(samples)] == [s.write.text(draft) for draft in drafts]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("line, long", [("babebiboba\n", 11), ("babebibobab\n", 12), ("babebibobabebibo\n", 17)])
+def test_a_text_that_is_full_in_a_members_tokens_gets_none_of_them(line, long):
+    """The second member has no pairs: the same line takes it more tokens, in the end more than there may be."""
+    s = setting(unlike(), every=LINE, params=SamplingParams(12), candidates=4)
+    ids = tuple(letter_team.letters().encode(line))
+    s.write.begin((0,), (), KEY)
+    draft = Draft(0).with_piece(Piece(0, ids))
+    assert len(ids) < 12 and len(s.write.written(draft, 1)) == long
+    (proposed,) = s.write.propose([draft])
+    for piece in [c.piece for c in proposed]:
+        read = len(ids) if piece.member == 0 else long
+        assert len(piece.ids) <= max(0, 12 - read)
+        if piece.member == 1 and long >= 12:
+            assert piece.last and piece.cut and s.write.text(draft.with_piece(piece)) == line
+
+
 def test_confidence_is_per_byte():
     s = setting()
     ids = tuple(letter_team.letters().encode("abc"))
