@@ -11,7 +11,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -190,15 +191,25 @@ def _read(status: int, data: bytes, text: bool) -> Answer | Failure:
         return Answer(status, shown)
 
 
-def together(jobs: Sequence[Callable[[Lines], T]], parallel: int) -> list[T]:
-    """The results of some jobs, in order, at most ``parallel`` at a time; each gets the batch's `Lines`.
+def together(
+    jobs: Sequence[Callable[[Lines], T]], parallel: int, queues: Sequence[Hashable] | None = None
+) -> list[T]:
+    """The results of some jobs, in order; each gets the batch's `Lines`.
 
     The first error ends the others and is raised. So does a request to stop the process.
+
+    Args:
+      jobs: the jobs.
+      parallel: most at a time, of each queue.
+      queues: the queue of each job, such as its server; a slow one keeps no other waiting. None: one of all.
     """
-    lines = Lines()
-    pool = futures.ThreadPoolExecutor(max(1, min(parallel, len(jobs))), "engine")
+    lines, queues = Lines(), queues or [None] * len(jobs)
+    pools = {
+        queue: futures.ThreadPoolExecutor(min(parallel, number), "engine")
+        for queue, number in Counter(queues).items()
+    }
     try:
-        begun = [pool.submit(job, lines) for job in jobs]
+        begun = [pools[queue].submit(job, lines) for job, queue in zip(jobs, queues, strict=True)]
         waiting = set(begun)
         while waiting:
             done, waiting = futures.wait(waiting, POLL, futures.FIRST_EXCEPTION)
@@ -209,4 +220,7 @@ def together(jobs: Sequence[Callable[[Lines], T]], parallel: int) -> list[T]:
         return [one.result() for one in begun]
     finally:
         lines.end()
-        pool.shutdown(wait=True, cancel_futures=True)
+        for pool in pools.values():  # none begins another job while the others are waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in pools.values():
+            pool.shutdown(wait=True)

@@ -51,7 +51,7 @@ class CompletionsEngine:
 
     def __init__(self, servers: Sequence[Server], store: AdapterStore, *, parallel: int, max_gap: float):
         self._servers, self._publisher = tuple(servers), Publisher(servers, store)
-        self._parallel, self._max_gap = parallel * len(self._servers), max_gap
+        self._parallel, self._max_gap = parallel, max_gap
         self._probed = False
         self._gap, self._seconds, self._repeated = 0.0, 0.0, 0
 
@@ -89,7 +89,8 @@ class CompletionsEngine:
         jobs = self._jobs(published, prompts, key, samples, params, greedy)
         if not self._probed:
             self._probe(jobs)
-        drawn = together([functools.partial(_complete, job) for job in jobs], self._parallel)
+        calls, servers = [functools.partial(_complete, job) for job in jobs], [job.server for job in jobs]
+        drawn = together(calls, self._parallel, servers)
         if self._max_gap:
             self._compare(published, jobs, drawn, params)
         versions = tuple(published.versions[agent] for agent in prompts)

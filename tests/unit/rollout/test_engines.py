@@ -614,6 +614,29 @@ def test_one_failure_ends_the_other_calls():
         over.set()
 
 
+def test_a_slow_server_has_no_more_requests_than_allowed_and_keeps_no_other_waiting():
+    """Ten requests at each of two servers, two at a time: the fast one has answered all before the slow one one."""
+    lock, over = threading.Lock(), threading.Event()
+    under_way, most, answered = {"slow": 0, "fast": 0}, {"slow": 0, "fast": 0}, []
+
+    def job(server, lines):
+        with lock:
+            under_way[server] += 1
+            most[server] = max(most[server], under_way[server])
+        if server == "slow":
+            assert over.wait(30)
+        with lock:
+            under_way[server] -= 1
+            answered.append(server)
+            if answered.count("fast") == 10:
+                over.set()
+        return server
+
+    servers = ["slow", "fast"] * 10
+    assert together([functools.partial(job, server) for server in servers], 2, servers) == servers
+    assert most["slow"] == 2 and most["fast"] <= 2 and answered == ["fast"] * 10 + ["slow"] * 10
+
+
 def test_results_come_in_order_and_the_key_is_sent_and_hidden(monkeypatch):
     assert together([lambda lines, i=i: i for i in range(20)], 3) == list(range(20))
     monkeypatch.setenv("ENGINE_KEY", "secret-key-1234")
