@@ -21,18 +21,19 @@ Read = tuple[Sequence[int], Completion]  # a prompt, and a completion of it
 
 
 def gaps(
-    published: Published, rows: Mapping[str, Sequence[Read]], params: SamplingParams
+    published: Published, rows: Mapping[str, Sequence[Read]], params: SamplingParams, number: int
 ) -> dict[str, float]:
     """By agent, the mean distance in nats of its tokens' log-probabilities from those of our own policy.
 
     Args:
       published: the parameters that are to have drawn.
-      rows: by agent, some completions that were sampled, equally many and at least one for each.
+      rows: by agent, some completions that were sampled, 1 to ``number``.
       params: how they were drawn.
+      number: texts of each agent that are read, so that all calls are one program; copies fill them up.
     """
-    agents, number = tuple(rows), len(next(iter(rows.values())))
+    agents = tuple(rows)
     stack, trainable = published.member.stack.subset(agents, published.trainable)
-    pairs = [(prompt, completion) for agent in agents for prompt, completion in rows[agent]]
+    pairs = [rows[agent][k % len(rows[agent])] for agent in agents for k in range(number)]
     width = bucket(max(len(prompt) + len(completion.tokens_L) for prompt, completion in pairs))
     tokens_RW = np.zeros((len(pairs), width), np.int32)
     for r, (prompt, completion) in enumerate(pairs):
@@ -42,9 +43,9 @@ def gaps(
     own_RW = own_NKW.reshape(len(pairs), width - 1)
     distances: dict[str, list[np.ndarray]] = {agent: [] for agent in agents}
     for r, (prompt, completion) in enumerate(pairs):
-        first, length = len(prompt) - 1, len(completion.tokens_L)
-        distance_L = np.abs(own_RW[r, first : first + length] - completion.logprobs_L)
-        distances[agents[r // number]].append(distance_L)
+        agent, first, length = agents[r // number], len(prompt) - 1, len(completion.tokens_L)
+        if r % number < len(rows[agent]):  # a copy does not count
+            distances[agent].append(np.abs(own_RW[r, first : first + length] - completion.logprobs_L))
     return {agent: float(np.concatenate(parts).mean()) for agent, parts in distances.items()}
 
 

@@ -23,7 +23,9 @@ from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
-COMPARED = 2  # completions of each agent whose log-probabilities are compared, at least one of every server
+COMPARED = (
+    2  # completions of each agent whose log-probabilities are compared, and one of every server that drew
+)
 SURE = 1e-3  # nats: what the only token that top_k=1 leaves may be away from log-probability 0
 PROBED = 8  # tokens of the request that shows which log-probabilities a server gives
 _NOT_KNOWN = 404
@@ -141,15 +143,15 @@ class CompletionsEngine:
 
     def _compare(self, published: Published, jobs: Sequence[_Job], drawn, params: SamplingParams) -> None:
         """Refuse completions whose log-probabilities are not those of the parameters that were published."""
-        rows: dict[str, list[agreement.Read]] = {}
+        rows: dict[str, list[tuple[Server, agreement.Read]]] = {}
         for job, completions in zip(jobs, drawn, strict=True):
             if not job.wanted.params.greedy:
-                rows.setdefault(job.agent, []).append((job.wanted.prompt, completions[0]))
+                rows.setdefault(job.agent, []).append((job.server, (job.wanted.prompt, completions[0])))
         if not rows:
             return
-        number = min(max(COMPARED, len(self._servers)), *map(len, rows.values()))
-        some = {agent: own[:number] for agent, own in rows.items()}
-        for agent, gap in agreement.gaps(published, some, params).items():
+        number = max(COMPARED, len(self._servers))
+        some = {agent: _of_every_server(own, number) for agent, own in rows.items()}
+        for agent, gap in agreement.gaps(published, some, params, number).items():
             self._gap = max(self._gap, gap)
             if not gap <= self._max_gap:
                 raise UserError(
@@ -172,6 +174,13 @@ def _seed(key: jax.Array, agent: str, row: int) -> int:
     """A seed of 62 bits; requests of one draw get seeds that lie far apart."""
     data = np.asarray(jax.random.key_data(key)).tobytes() + f"{agent} {row}".encode()
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
+
+
+def _of_every_server(rows: Sequence[tuple[Server, agreement.Read]], number: int) -> list[agreement.Read]:
+    """The first of each server, then others, ``number`` in all if there are as many."""
+    first = {server: n for n, (server, _) in reversed(list(enumerate(rows)))}
+    order = sorted(range(len(rows)), key=lambda n: (first[rows[n][0]] != n, n))
+    return [rows[n][1] for n in order[:number]]
 
 
 def _complete(job: _Job, lines: Lines) -> list[Completion]:

@@ -18,12 +18,13 @@ from tiny_rollouts import run as rollout_of
 
 from jaxmarl_llm import adapters, rollout, sampling
 from jaxmarl_llm.protocols import Simultaneous
-from jaxmarl_llm.rollout.engines import LOCAL, agreement, answers
+from jaxmarl_llm.rollout.engines import LOCAL, agreement, answers, completions
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.answers import Completion, Vocabulary, Wanted
 from jaxmarl_llm.rollout.engines.calls import Lines, Server, together
 from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
 from jaxmarl_llm.rollout.engines.publishing import KEPT
+from jaxmarl_llm.rollout.engines.types import Published
 from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
@@ -547,8 +548,53 @@ def test_the_gap_is_the_mean_distance_from_an_oracle():
         completion = Completion(np.array(tokens, np.int32), (oracle + off * signs).astype(np.float32), False)
         given[agent], wanted[agent] = [(PROMPTS[agent][0], completion)], off
     published = LOCAL.publish(0, member(), learned())
-    actual = agreement.gaps(published, given, params)
+    actual = agreement.gaps(published, given, params, 1)
     assert actual == pytest.approx(wanted, abs=1e-4)
+
+
+def test_copies_that_fill_up_do_not_count_in_the_gap():
+    """Of agent a two completions, 0.25 and 1 nats away, of b one: the mean of a's tokens, not of three rows."""
+    params, given = SamplingParams(4, 0.7), {agent: [] for agent in tiny.AGENTS}
+    for agent, off in (("a", 0.25), ("a", 1.0), ("b", 0.5)):
+        tokens = [11, 12, 13]
+        logits = tiny.completion_logits(_own(tiny.AGENTS.index(agent)), PROMPTS[agent][0], tokens)
+        oracle = tiny.np_log_probs(logits, params)[range(3), tokens]
+        completion = Completion(np.array(tokens, np.int32), (oracle - off).astype(np.float32), False)
+        given[agent].append((PROMPTS[agent][0], completion))
+    published = LOCAL.publish(0, member(), learned())
+    assert agreement.gaps(published, given, params, 3) == pytest.approx({"a": 0.625, "b": 0.5}, abs=1e-4)
+
+
+@pytest.mark.parametrize("a, b, servers, wanted", [
+    (8, 1, 2, {"a": {0, 1}, "b": {0}}),
+    (1, 8, 3, {"a": {0}, "b": {1, 2, 0}}),
+    (8, 3, 4, {"a": {0, 1, 2, 3}, "b": {0, 1, 2}}),
+    (4, 4, 1, {"a": {0}, "b": {0}}),
+])  # fmt: skip
+def test_of_each_agent_every_server_that_drew_is_compared(tmp_path, monkeypatch, a, b, servers, wanted):
+    """The n-th prompt goes to server n modulo their number; each server here tells its number by its token."""
+    compared, numbers = {}, set()
+
+    def gaps(published, rows, params, number):
+        numbers.add(number)
+        compared.update({agent: [int(one.tokens_L[0]) for _, one in own] for agent, own in rows.items()})
+        return dict.fromkeys(rows, 0.0)
+
+    def complete(job, lines):
+        token = int(job.server.url.removeprefix("http://s"))
+        return [Completion(np.array([token], np.int32), np.zeros(1, np.float32), True)] * job.wanted.samples
+
+    monkeypatch.setattr(agreement, "gaps", gaps)
+    monkeypatch.setattr(completions, "_complete", complete)
+    engine = engine_of([f"http://s{n}" for n in range(servers)], tmp_path)
+    names = dict.fromkeys(tiny.AGENTS, "x")
+    prompts = {"a": [[7, 8]] * a, "b": [[9]] * b}
+    greedy = {agent: [False] * len(own) for agent, own in prompts.items()}
+    published = Published(member(), learned(), names, names)
+    engine.draw(published, prompts, KEY, 2, PARAMS, greedy=greedy, sizes=(8, 8))
+    assert {agent: set(own) for agent, own in compared.items()} == wanted
+    assert all(len(compared[agent]) >= min(2, len(own)) for agent, own in prompts.items())
+    assert numbers == {max(2, servers)}
 
 
 # Calls
