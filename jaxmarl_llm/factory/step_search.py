@@ -42,7 +42,8 @@ def build(config, task, values: Values | None) -> StepSearch:
     def solved(judgement) -> bool:
         return any(task.solved(outcome) for outcome in judgement.outcomes.values())
 
-    return StepSearch(task.prompts, writer, limits, values, rates_of(config), solved, valuer)
+    stop = tuple(config.sampling.stop)
+    return StepSearch(task.prompts, writer, limits, values, rates_of(config), solved, valuer, stop)
 
 
 def of_programs(config) -> bool:

@@ -49,6 +49,7 @@ class StepSearch:
       rates: process rewards of new steps; None: 0.
       solved: judgement -> whether nothing is left to gain.
       valuer: an agent that is asked for h, in words.
+      stop: texts that end an answer.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class StepSearch:
         rates: Rates | None = None,
         solved: Callable[[Any], bool] | None = None,
         valuer: str = "",
+        stop: Sequence[str] = (),
     ):
         self._prompts, self._agent, self._limits = prompts, agent, limits
         self._values, self._rates, self._solved, self._valuer = values, rates, solved, valuer
+        self._stop = tuple(stop)
         self._begin(())
 
     def _begin(self, items: Sequence) -> None:
@@ -137,7 +140,8 @@ class StepSearch:
         ended = line and steps.ends(piece.before, turn.message[len(piece.before) :], limits.strings)
         number = old.steps + (not piece.begun)
         full = tokens >= limits.tokens or ended and number >= limits.depth
-        leaf = full or not line
+        # Completions end with their lines; whether a stop text with a line break ends the answer the text shows.
+        leaf = full or not line or any(stop in turn.message for stop in self._stop)
         text = Text(turn.message, turn.id, number, tokens, old.rewards, leaf)
         if not (line or turn.finished or full):
             search.cut = search.cut or text

@@ -24,9 +24,9 @@ def exact(places):
     return [Valued(float(BEST.startswith(place.text))) for place in places]
 
 
-def search(values=step_values.nothing, agent="writer", rates=None, solved=None, valuer="", **limits):
+def search(values=step_values.nothing, agent="writer", rates=None, solved=None, valuer="", stop=(), **limits):
     limits = dict(samples=2, expansions=7, depth=3, answers=1, tokens=99) | limits
-    return StepSearch(prompts, agent, Limits(**limits), values, rates, solved, valuer)
+    return StepSearch(prompts, agent, Limits(**limits), values, rates, solved, valuer, stop)
 
 
 def test_with_exact_values_three_expansions_and_the_best_answer():
@@ -143,6 +143,17 @@ def test_answers_end_at_the_depth_and_at_the_most_tokens():
     # Inside of a string, too.
     forest, _ = played(search(tokens=9, strings=True), lambda item, prefix, g: "x" if not prefix else 'y = """\n')
     assert len(judged(forest)) == 1
+
+
+@pytest.mark.parametrize("stop, wanted", [
+    ("\n\n", "x\ny\n\n"), ("z\n", "x\ny\n\nz\n"), ("\n", "x\n"), ("never", "x\ny\n\nz\nw"),
+])  # fmt: skip
+def test_answers_end_with_the_line_that_completes_a_stop_text(stop, wanted):
+    """A completion ends with its line, so that a stop text with a line break may lie in several of them."""
+    lines = {"": "x\n", "x\n": "y\n", "x\ny\n": "\n", "x\ny\n\n": "z\n", "x\ny\n\nz\n": "w<end>"}
+    for strings in (False, True):
+        forest, requests = played(search(stop=(stop,), depth=7, strings=strings), lambda item, prefix, g: lines[prefix])
+        assert judged(forest) == [wanted] and len(requests) == wanted.count("\n") + (stop == "never")
 
 
 def test_a_budget_without_an_answer_ends_with_the_best_text():
