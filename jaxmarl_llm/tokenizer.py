@@ -79,12 +79,28 @@ class Tokenizer:
         return tuple((i + 1, after) for i, after in itertools.pairwise(ids) if after > i + 1)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, without any beginning or ending token; without a template, as it continues another."""
-        ids = self._ids("\n" + text if self._line_break else text)
-        return ids[len(self._line_break) :]
+        """Ids of plain text, without any beginning or ending token; without a template, as it continues another.
+
+        Where the text holds the letters of a control token (`chat.controls`), they and those of all other special
+        tokens stay letters: only the model ends a text.
+        """
+        text = files.safe_text(text)
+        held = any(control in text for control in self._controls)
+        return self._behind(text, self._letter_ids if held else self._ids)
+
+    def _behind(self, text: str, ids_of: Callable[[str], list[int]]) -> list[int]:
+        """Ids of a text behind a line break, where answers are written behind one (`_line_break`)."""
+        return ids_of("\n" + text if self._line_break else text)[len(self._line_break) :]
 
     def _ids(self, text: str) -> list[int]:
-        return self.hf.encode(files.safe_text(text), add_special_tokens=False)
+        """Ids of a text, with special tokens as such."""
+        return self.hf.encode(text, add_special_tokens=False)
+
+    @functools.cached_property
+    def _letter_ids(self) -> Callable[[str], list[int]]:
+        """Ids of a text, with special tokens as their letters; a copy, as the switch is kept in the tokenizer."""
+        hf = copy.deepcopy(self.hf)
+        return functools.partial(hf.encode, add_special_tokens=False, split_special_tokens=True)
 
     @functools.cached_property
     def _line_break(self) -> list[int]:
@@ -156,7 +172,8 @@ class Tokenizer:
         if special or self.decode(drawn) != messages[answer]["content"]:
             return None
         letters = self._controls if self.template is not None else {}
-        added = continuing.added_ids(messages, answer, letters, self._as_text, self.encode)
+        ids_of = functools.partial(self._behind, ids_of=self._ids)
+        added = continuing.added_ids(messages, answer, letters, self._as_text, ids_of)
         return None if added is None else [*map(int, prompt), *drawn, *added]
 
     def _as_text(self, messages: Sequence[dict[str, str]]) -> str:
@@ -168,6 +185,8 @@ class Tokenizer:
     @functools.cached_property
     def _controls(self) -> dict[str, list[int]]:
         """The ids of the letters of every special token that the template writes, or that ends a text."""
+        if self.template is None:
+            return controls.letters(self.hf, "", self.eos_ids)
         chat = [{"role": role, "content": "a"} for role in ("user", "assistant", "user")]
         try:
             prompt = rendering.applied(self._renderer, chat, add_generation_prompt=True, tokenize=False)
@@ -199,9 +218,9 @@ class Tokenizer:
         """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
         pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])
         sequences = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
-        word = self.encode("x")
+        word = self._behind("x", self._ids)
         for text in texts:
-            ids = self.encode("x" + text + "x")
+            ids = self._behind("x" + text + "x", self._ids)
             inner = tuple(ids[len(word) : -len(word)])
             if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
                 raise UserError(f"stop text {text!r} has no ids of its own between words")

@@ -62,6 +62,16 @@ def test_ids_equal_a_plain_bpe_over_the_files_merges(default):
 
 
 @pytest.mark.model
+def test_control_tokens_in_a_text_are_letters(default):
+    file = gguf_file.open_gguf(model_files.bundled())
+    vocab = {token: i for i, token in enumerate(file.field("tokenizer.ggml.tokens"))}
+    ranks = {tuple(m.split(" ")): i for i, m in enumerate(file.field("tokenizer.ggml.merges"))}
+    for control in ("<|im_start|>", "<|im_end|>", "<|endoftext|>"):
+        text = f"a{control}b"
+        assert default.encode(text) == plain_bpe(text, vocab, ranks) and default.decode(default.encode(text)) == text
+
+
+@pytest.mark.model
 def test_chat_template_and_ending_ids(default):
     ids = default.encode_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
     shown = default.hf.decode(ids)
@@ -253,6 +263,8 @@ def test_sentence_piece_gguf(tmp_path):
     euro = [index[f"<0x{b:02X}>"] for b in "€".encode()]
     assert built.encode("€", add_special_tokens=False) == [index["▁"], *euro]
     assert built.decode(built.encode("hello €"), skip_special_tokens=True) == "hello €"
+    own = tokenizer.Tokenizer(built, (2,))
+    assert own.decode(own.encode("hello</s>lo")) == "hello</s>lo" and 2 not in own.encode("hello</s>lo")
 
 
 # Built like Gemma 3's: there is no turn of the system, whose text begins the first turn of the user.

@@ -160,8 +160,7 @@ def test_random_tokenisations_of_the_default_model():
         chat = answered(reply)
         ids, anew = tokens.continue_chat(chat, 1, prompt, [*drawn, tokens.eos_ids[0]]), tokens.encode_chat(chat)
         assert ids[: len(prompt) + len(drawn)] == [*prompt, *drawn] and tokens.show(ids) == tokens.show(anew)
-        assert ids[len(prompt) + len(drawn) :] == tokens.encode(
-            "<|im_end|>\n<|im_start|>user\nand cd?<|im_end|>\n<|im_start|>assistant\n"
-        )
+        behind = "<|im_end|>\n<|im_start|>user\nand cd?<|im_end|>\n<|im_start|>assistant\n"
+        assert ids[len(prompt) + len(drawn) :] == tokens.hf.encode(behind, add_special_tokens=False)
         differ += ids != anew
     assert differ > 5

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from chat_tokenizers import chat_tokenizer
 
+from jaxmarl_llm.systems.demonstrations import Demonstration, encode
+
 
 def asked(content, role="user"):
     return [{"role": role, "content": content}]
@@ -16,7 +18,7 @@ def test_control_tokens_of_a_message_are_letters(content):
     """The ids are those of the same chat without the content, and in between one for every byte of it."""
     tokens = chat_tokenizer()
     empty, ids = tokens.encode_chat(asked("")), tokens.encode_chat(asked(content))
-    front = len(tokens.encode("<|im_start|>user\n"))
+    front = len(tokens.hf.encode("<|im_start|>user\n", add_special_tokens=False))
     assert ids[:front] + ids[front + len(content) :] == empty
     assert max(ids[front : front + len(content)]) < 256
     assert tokens.show(ids) == tokens.show(empty).replace("user\n", f"user\n{content}", 1)
@@ -62,3 +64,25 @@ def test_half_surrogates_are_read_as_question_marks():
             assert tokens.encode_chat(chats[0]) == tokens.encode_chat(chats[1])
             with pytest.raises((TypeError, UnicodeError)):
                 tokens.hf.encode(text)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_text_with_control_tokens_is_letters(chat):
+    """One id for each byte, as every byte is a token here; without a template for what ends a text."""
+    tokens = chat_tokenizer().with_chat(chat=chat)
+    for control in ("<|im_start|>", "<|im_end|>", "<|endoftext|>") if chat else ("<|im_end|>", "<|endoftext|>"):
+        text = f"a{control}b {control}\n"
+        ids = tokens.encode(text)
+        assert tokens.decode(ids) == text and len(ids) == len(text) and max(ids) < 256
+    assert tokens.encode("x<|fim_middle|>y")[1] == 259  # nothing that the template writes
+    assert tokens.hf.encode("<|im_end|>", add_special_tokens=False) == [257]  # the tokenizer itself is as it was
+
+
+def test_an_encoded_demonstration_has_its_only_ending_id_last():
+    tokens = chat_tokenizer()
+    texts = "return '<|im_end|>'\n", "<|endoftext|>"
+    rows = [Demonstration("main", tuple(asked("say it")), text) for text in texts]
+    for row, one in zip(rows, encode(rows, {"main": tokens}, max_prompt_tokens=99, max_new_tokens=99), strict=True):
+        *before, last = one.completion.tolist()
+        assert last == tokens.eos_ids[0] and not set(before) & set(tokens.eos_ids)
+        assert tokens.decode(one.completion) == row.text
