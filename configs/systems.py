@@ -1,7 +1,7 @@
 """Published systems on the default model and the starter problems: what differs is how a team learns.
 
 Command:   python -m experiments.train --config=configs/systems.py:marloo
-Result:    compared with each other on a game whose optimum is known in docs/game.md; not run to the end here
+Result:    most are compared on a game whose optimum is known in docs/game.md; not run to the end here
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,

@@ -6,7 +6,9 @@ import pytest
 from page_tables import first_cells, pattern
 from repository import ROOT
 
+from configs import sweep_game, systems
 from jaxmarl_llm import credit, losses
+from jaxmarl_llm.config.systems import SYSTEMS
 
 
 def test_patterns_of_metric_names():
@@ -23,6 +25,21 @@ def test_every_part_for_recipes_has_a_row(package):
     assert set(package.__all__) <= set(listed)
     assert set(listed) <= {*credit.__all__, *losses.__all__}
     assert len(listed) == len(set(listed))
+
+
+def test_the_page_of_systems_says_which_have_a_config_and_a_row_of_the_game():
+    text = (ROOT / "docs/systems.md").read_text()
+
+    def named(pattern):
+        (sentence,) = re.findall(pattern, text, re.DOTALL)
+        return set(re.findall(r"`([a-z0-9_]+)`", sentence))
+
+    assert named(r"It has no rows for\n(.*?)\.\n") == set(SYSTEMS) - set(systems.SYSTEMS)
+    coding = {"task.kind": "coding"}
+    others = {name for name, fields in systems.SYSTEMS.items() if (coding | fields)["task.kind"] != "coding"}
+    assert named(r"default run with\nit; of (.*?) it is on another task") == others
+    played = {fields["train.system"] for fields in sweep_game.TRAINERS.values()}
+    assert named(r"\(game\.md\);\n(.*?) are not among them") == set(SYSTEMS) - played
 
 
 def test_the_code_map_has_every_folder_and_file():
