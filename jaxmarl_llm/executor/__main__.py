@@ -56,7 +56,7 @@ def read(lines) -> list[tuple[object, Program]]:
 
 
 def run(programs, executor: Executor, out) -> collections.Counter:
-    """Write a report per program, or what is wrong with its tests (BAD_TESTS); how often each verdict was given."""
+    """Write a report per program, or what is wrong with its tests; how often each verdict was given."""
     verdicts = collections.Counter()
     for start in range(0, len(programs), BATCH):
         batch = programs[start : start + BATCH]
@@ -111,7 +111,7 @@ def show_table() -> None:
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 0, or 2 where the input or the machine will not do, which stderr or the rows say."""
+    """Command line entry: 0, or 2 where the input or the machine will not do, as stderr or rows say."""
     given = parser().parse_args(arguments)
     if given.level_here or given.table:
         if given.level_here:

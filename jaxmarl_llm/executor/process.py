@@ -100,7 +100,7 @@ class Process:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 
     def has_left(self) -> bool:
-        """Whether it has ended by an exit, and has written nothing: a failure leaves a traceback or a signal."""
+        """Whether it has ended by an exit and has written nothing; a failure leaves a traceback or a signal."""
         status = self.popen.poll()
         if status is None or status < 0 or self.stderr.closed:
             return False

@@ -188,10 +188,10 @@ class Report:
     """Outcome of one program. Equality compares what the tests saw, not the times.
 
     verdict: one of `verdicts.VERDICTS`.
-    passed, total: counted units of check(): distinct top-level asserts on the candidate's results or on what it
-        may have changed, and top-level blocks (loops) and assignments with such asserts, each one unit. A check()
-        without any is one unit. passed < total unless the verdict is "pass": where something else failed, total is
-        one more.
+    passed, total: counted units of check(): distinct top-level asserts on the candidate's results or on what
+        it may have changed, and top-level blocks (loops) and assignments with such asserts, each one unit. A
+        check() without any is one unit. passed < total unless the verdict is "pass": where something else
+        failed, total is one more.
     failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
     calls: {entry_point: number of calls the tests made}.
     interactions: the calls between agents, one `Interaction` per caller and function; where the program was

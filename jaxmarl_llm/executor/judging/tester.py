@@ -101,7 +101,7 @@ def _judge(job, fds) -> dict:
         gone, status = list(job["sources"]).index(error.agent), error.status
         score.interrupted(str(error), called=agents.calls > 0)
     except BaseException as error:  # outside the judged statements: module level, or `return` in check()
-        # What is no Exception, such as KeyboardInterrupt, comes from the tests alone. sys.exit() ends check().
+        # What is no Exception, such as KeyboardInterrupt, is the tests' own. sys.exit() ends check().
         own = not (agents.calls and isinstance(error, (Exception, SystemExit)))
         status = "bad-tests" if own else agents.kind_of(error)
         score.note(f"{type(error).__name__}: {says(error)}")
@@ -206,7 +206,7 @@ class Score:
     def summary(self, status: str) -> dict:
         """Counts and texts as plain data.
 
-        What failed beside the counted units counts as one more: who has not passed has not passed all of them.
+        What failed beside the counted units counts as one more: only who passes has passed all.
         """
         counted = self.suite.units
         passed = len(counted & self.passed) if counted else int(status == "pass")

@@ -126,8 +126,8 @@ def asserts(tree: ast.AST, assertive: frozenset[str] = frozenset()) -> bool:
 def _counted(statements, names: set[str], assertive: frozenset[str], named: _Named) -> frozenset[int]:
     """Indices of distinct asserts, and of blocks, calls and assignments that assert, on the candidate's work.
 
-    That is on `names`, on what was assigned from them, and on the variables that a statement names beside them: the
-    candidate may have changed these in place, or the statement may have put its results into them.
+    That is on `names`, on what was assigned from them, and on the variables that a statement names beside
+    them: the candidate may have changed these in place, or its results may have been put into them.
     """
     units, seen = set(), set()
     for index, statement in enumerate(statements):

@@ -1,7 +1,8 @@
 """Cuts the tests of a coding problem into a part to hold back and a part to show, by syntax alone.
 
-The pieces are the counted units of `check(candidate)`, as the executor counts them: distinct top-level asserts on the
-candidate's results or on what it may have changed, and blocks with such asserts (`executor.judging.units`).
+The pieces are the counted units of `check(candidate)`, as the executor counts them: distinct top-level asserts
+on the candidate's results or on what it may have changed, and blocks with such asserts
+(`executor.judging.units`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not
 
 
 def count_units(test: str, entry_point: str = "") -> int:
-    """Count the units of `test`, 1 or more: the `total` of an executor's report, unless only other statements fail.
+    """Count the units of `test`, 1 or more: the `total` of a report, unless only other statements fail.
 
     entry_point: matters where the tests call the function by its own name and not as check()'s parameter.
     Errors: ValueError for text that does not parse or defines no check(candidate).

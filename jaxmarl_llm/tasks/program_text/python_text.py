@@ -70,7 +70,7 @@ def names(text: str, entry_point: str) -> bool:
 
 
 def defines(program: str, name: str) -> bool:
-    """Whether a program binds the name at its top level before demonstrations, or seems to if it does not parse."""
+    """Whether a program binds the name at its top level before demonstrations; a broken one may seem to."""
     tree = parse(program)
     return names(program, name) if tree is None else _last_line(tree, name) > 0
 
@@ -172,7 +172,7 @@ def joined(programs: Sequence[str]) -> str:
 
 
 def _last_line(tree: ast.Module, entry_point: str) -> int:
-    """The program's last line before demonstrations at its end; 0 if what stands there defines no entry point."""
+    """The program's last line before demonstrations at its end; 0 if no entry point is defined up to there."""
     body = list(tree.body)
     while body and _demonstrates(body[-1], entry_point):
         body.pop()
