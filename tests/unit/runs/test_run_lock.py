@@ -65,7 +65,8 @@ def test_two_runs_in_one_folder(tmp_path):
 
 
 def test_another_config_is_refused_before_the_holder_is(tmp_path):
-    with Run(game_runs.config_of(), tmp_path), pytest.raises(UserError, match="train.lr: saved 0.01, now 0.02; to go on as it began give --config="):
+    message = "train.lr: saved 0.01, now 0.02; to go on as it began give --config="
+    with Run(game_runs.config_of(), tmp_path), pytest.raises(UserError, match=message):
         with Run(game_runs.config_of(**{"train.lr": 0.02}), tmp_path):
             pass
 
