@@ -19,6 +19,7 @@ from jaxmarl_llm.byte_tokenizer import ByteTokenizer
 from jaxmarl_llm.policy import Policy, Product
 from jaxmarl_llm.policy.fused import choice
 from jaxmarl_llm.sharding import ONE_DEVICE, Layout
+from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.utils import dtypes, quantised
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
@@ -37,7 +38,7 @@ class Stack:
       eos_ids: every token id that ends a completion.
       mode: one of `MODES`, or `REMOTE`.
       adapter_scale: alpha / rank in ``adapters`` mode.
-      stops: sequences of token ids that end a completion as an EOS does.
+      stops: texts that end a completion as an EOS does.
       sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
         None: as ``policy``.
       layout: where its arrays are placed.
@@ -49,7 +50,7 @@ class Stack:
     eos_ids: tuple[int, ...]
     mode: str
     adapter_scale: float = 1.0
-    stops: tuple[tuple[int, ...], ...] = ()
+    stops: tuple[StopText, ...] = ()
     sampler: Policy | None = None
     layout: Layout = ONE_DEVICE
     leaves_rows: bool = True
@@ -302,7 +303,7 @@ def _member(
             )
         trainable = copies(base, len(agents), stack_layout, param_dtype)
         base = base if keep_reference else None
-    stops = model.tokenizer.stop_sequences(stop) if stop else ()
+    stops = model.tokenizer.stop_texts(stop) if stop else ()
     dtype = jnp.dtype(sampling_dtype or model.policy.dtype)
     unused_ids = model.tokenizer.unused_ids(model.policy.config.vocab_size)
     device = jax.devices()[0] if layout.mesh is None else layout.mesh.devices.flat[0]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmarl_llm import tokenizer_files
+from jaxmarl_llm import stop_texts, token_bytes, tokenizer_files
 from jaxmarl_llm.chat import continuing, controls, rendering, roles
 from jaxmarl_llm.chat import template as chat_template
+from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
@@ -214,18 +215,22 @@ class Tokenizer:
         """Text of ids as the model sees it, special tokens included."""
         return self._text([int(i) for i in ids], skip_special=False)
 
-    def stop_sequences(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Id sequences that end a completion: single tokens that contain a text, and its ids after a word."""
-        pieces = self.hf.batch_decode([[i] for i in range(self.vocab_size)])
-        sequences = [(i,) for i, piece in enumerate(pieces) if any(text in piece for text in texts)]
-        word = self._behind("x", self._ids)
-        for text in texts:
-            ids = self._behind("x" + text + "x", self._ids)
-            inner = tuple(ids[len(word) : -len(word)])
-            if not text or ids[: len(word)] != word or self.hf.decode(list(inner)) != text:
-                raise UserError(f"stop text {text!r} has no ids of its own between words")
-            sequences.append(inner)
-        return tuple(dict.fromkeys(sequences))
+    @functools.cached_property
+    def _parts(self) -> list[bytes]:
+        """The bytes of every id within a text."""
+        return token_bytes.of_ids(self.hf, self._ids("x"))
+
+    def stop_texts(self, texts: Sequence[str]) -> tuple[StopText, ...]:
+        """Texts that end a completion with the first token with which it holds one, whatever the tokens are.
+
+        A special token, which no text shows, ends one where a text is in its name. UserError for a text that no
+        tokens make.
+        """
+        names = {i: name for name, i in self.hf.get_vocab().items() if not self._parts[i]}
+        return tuple(
+            stop_texts.build(text, self._parts, [i for i, name in names.items() if text in name])
+            for text in dict.fromkeys(texts)
+        )
 
     @functools.cached_property
     def _decode_row(self) -> Callable[[bytes], str]:

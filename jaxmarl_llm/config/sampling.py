@@ -13,7 +13,8 @@ FIELDS = (
            low=1e-6, high=1),
     number("sampling.min_p", 0.0,
            "Keep tokens at least this times as likely as the likeliest; 0: all.", low=0, high=0.999999),
-    value("sampling.stop", (), 'Texts that end a completion, such as ("\\n\\n", "<|im_start|>").'),
+    value("sampling.stop", (), 'Texts that end a completion, such as ("\\n\\n", "<|im_start|>"): with the first token '
+          "with which it holds one, whatever the tokens are."),
     choice("sampling.dtype", "",
            "Dtype of a copy of the parameters to sample with; empty: policy.dtype. Another one makes the "
            "sampler differ from the policy that is trained, see train.importance_cap.",

@@ -19,9 +19,11 @@ from jaxmarl_llm.forest import LINE as LINE_END
 from jaxmarl_llm.forest import SpeakRequest
 from jaxmarl_llm.rollout import requests
 from jaxmarl_llm.rollout.engines import LOCAL
-from jaxmarl_llm.sampling import SamplingParams, stop_sequences, together
+from jaxmarl_llm.sampling import SamplingParams, together
 from jaxmarl_llm.sampling.padding import Sizes, bucket, common_start
 from jaxmarl_llm.sampling.stems import pad_with_stems
+from jaxmarl_llm.sampling.stops import Stops
+from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.team import Team
 
 ROWS = 32  # of a member in a call
@@ -181,7 +183,7 @@ class Writers:
         room = max(0, self._params.max_new_tokens - len(written))
         cut, stack = ids[:room], self.team.members[place].stack
         whole = (*written, *cut)
-        ends = any(whole[-len(stop) :] == stop for stop in stop_sequences.of_stack(stack, self._params))
+        ends = Stops.of_stack(stack, self._params).end_of(whole) is not None
         return Piece(member, cut, logprob, ends or len(ids) >= room, not ends, place)
 
     def _drawn(
@@ -246,6 +248,6 @@ class Writers:
 
 
 @functools.lru_cache(maxsize=8)
-def _line_ends(tokenizer) -> tuple[tuple[int, ...], ...]:
-    """The sequences of ids that hold the end of a line; finding them reads the whole vocabulary."""
-    return tokenizer.stop_sequences((LINE_END,))
+def _line_ends(tokenizer) -> tuple[StopText, ...]:
+    """The end of a line as a stop text; making it reads the whole vocabulary."""
+    return tokenizer.stop_texts((LINE_END,))

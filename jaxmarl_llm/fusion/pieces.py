@@ -1,18 +1,17 @@
 """Tokens as the bytes that they stand for, so that tokenizers can be compared."""
 
 import functools
-import re
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 
+from jaxmarl_llm import token_bytes
 from jaxmarl_llm.utils import content
 from jaxmarl_llm.utils.errors import UserError
 
 END = b""  # the piece of an id that ends a text
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte for which it has no other token
 
 
 def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
@@ -27,7 +26,7 @@ def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
       text: the text.
     """
     whole = text.encode()
-    parts = [_by_letters(name) for name in _names(tokenizer, ids)]
+    parts = [token_bytes.by_letters(name) for name in _names(tokenizer, ids)]
     if parts and all(part is not None for part in parts) and b"".join(parts) == whole:
         return np.cumsum([len(part) for part in parts])
     ends, last = [], 0
@@ -79,12 +78,12 @@ class Vocabulary:
         """The bytes of every id."""
         own = self.tokenizer
         names = _names(own, range(own.vocab_size))
-        over_bytes = not hasattr(own, "hf") or _has(own, "ByteLevel")
-        parts: list[bytes | None] = [_by_letters(name) if over_bytes else None for name in names]
+        over_bytes = not hasattr(own, "hf") or token_bytes.has(own.hf, token_bytes.OVER_BYTES)
+        parts: list[bytes | None] = [token_bytes.by_letters(name) if over_bytes else None for name in names]
         if all(part is None for part in parts):
-            bytes_of = _BYTE.fullmatch if _has(own, "ByteFallback") else lambda name: None
-            found = [bytes_of(name) for name in names]
-            parts = [bytes.fromhex(byte[1]) if byte else _as_text(own, i) for i, byte in enumerate(found)]
+            with_bytes = token_bytes.has(own.hf, token_bytes.SINGLE_BYTES)
+            found = [token_bytes.by_name(name) if with_bytes else None for name in names]
+            parts = [_as_text(own, i) if byte is None else byte for i, byte in enumerate(found)]
         for i in _markup(own):
             if i < len(parts):
                 parts[i] = None
@@ -132,13 +131,7 @@ def _names(tokenizer, ids: Sequence[int]) -> list[str]:
     """How the tokenizer writes its tokens; of one without files (`byte_tokenizer`) the letters of its bytes."""
     if hasattr(tokenizer, "hf"):
         return [name or "" for name in tokenizer.hf.convert_ids_to_tokens([int(i) for i in ids])]
-    return [_letters()[i] if i < 256 else "" for i in map(int, ids)]
-
-
-def _has(tokenizer, kind: str) -> bool:
-    """Whether a step of a tokenizer is of a kind: ``ByteLevel``, over bytes; ``ByteFallback``, bytes as `_BYTE`."""
-    fast = getattr(getattr(tokenizer, "hf", None), "backend_tokenizer", None)
-    return fast is not None and f'"{kind}"' in fast.to_str()
+    return [token_bytes.letters()[i] if i < 256 else "" for i in map(int, ids)]
 
 
 def _markup(tokenizer) -> list[int]:
@@ -150,24 +143,3 @@ def _as_text(tokenizer, i: int) -> bytes | None:
     """The bytes of one token by itself; None where it is no text."""
     part = tokenizer.decode([i])
     return part.encode() if part and "\ufffd" not in part else None
-
-
-@functools.cache
-def _letters() -> list[str]:
-    """The letter that stands for each byte in tokenizers over bytes (GPT-2): printable ones for themselves."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
-
-
-@functools.cache
-def _byte_of() -> dict[str, int]:
-    return {letter: byte for byte, letter in enumerate(_letters())}
-
-
-def _by_letters(name: str) -> bytes | None:
-    """The bytes of a token of a tokenizer over bytes; None where a letter stands for none."""
-    try:
-        return bytes(_byte_of()[letter] for letter in name)
-    except KeyError:
-        return None

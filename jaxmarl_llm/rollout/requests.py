@@ -14,6 +14,7 @@ from jaxmarl_llm.forest import SpeakRequest, Turn
 from jaxmarl_llm.rollout.engines import LOCAL, Drawn, Engine, Published
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes
+from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
@@ -147,9 +148,9 @@ def _kinds(
 
 
 @functools.lru_cache(maxsize=64)
-def _ends(tokenizer, until: str) -> tuple[tuple[int, ...], ...]:
-    """The sequences of ids that hold a text; finding them reads the whole vocabulary."""
-    return tokenizer.stop_sequences((until,))
+def _ends(tokenizer, until: str) -> tuple[StopText, ...]:
+    """A text at which completions end; making it reads the whole vocabulary."""
+    return tokenizer.stop_texts((until,))
 
 
 def _speak_alike(

@@ -1,7 +1,8 @@
 """Draw completions: `generate` is one program for all agents of a stack.
 
 `loop` draws until every row has ended, `decode` does the prefill and one more token per row, `choice` draws a
-token from its logits, `padding` pads prompts to a few sizes, `stems` holds what prompts of later turns go on from.
+token from its logits, `padding` pads prompts to a few sizes, `stems` holds what prompts of later turns go on from,
+`stops` says where a completion ends.
 `together` draws one token for several agents, from what `mixtures` makes of their logits.
 """
 

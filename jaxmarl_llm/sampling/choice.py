@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.utils.errors import UserError
 
 DIGIT = 4  # bits of the threshold of top-k and top-p that one pass over the vocabulary finds on accelerators
@@ -23,7 +24,7 @@ class SamplingParams:
       top_k: keep the k most likely tokens; 0 keeps all.
       top_p: keep the smallest set of most likely tokens whose probability reaches top_p; 1 keeps all.
       min_p: keep tokens at least min_p times as likely as the most likely one; 0 keeps all.
-      until: further sequences of token ids that end a completion, beside those of the stack.
+      until: further texts that end a completion, beside those of the stack.
       agents: agents with other settings, as pairs (name, their params); see `of`.
     """
 
@@ -32,7 +33,7 @@ class SamplingParams:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
-    until: tuple[tuple[int, ...], ...] = dataclasses.field(default=(), repr=False)  # journals compare by repr
+    until: tuple[StopText, ...] = dataclasses.field(default=(), repr=False)  # journals compare by repr
     agents: tuple[tuple[str, "SamplingParams"], ...] = ()
 
     def __post_init__(self):

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxmarl_llm.sampling import decode, stop_sequences
+from jaxmarl_llm.sampling import decode
 from jaxmarl_llm.sampling.choice import SamplingParams, draw
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sampling.stems import Stems
+from jaxmarl_llm.sampling.stops import Stops
 
 # Most rows end long before the last. Where an agent has at least LEAST_ROWS, and a step takes the longer the more
 # rows it has (`Stack.leaves_rows`), the loop continues with a share of them as soon as the others have finished,
@@ -48,14 +49,14 @@ class Samples:
         lengths_NR = jnp.zeros((agents, rows), jnp.int32)
         return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
 
-    def add(self, t, tokens_NR, logprobs_NR, stops: tuple[tuple[int, ...], ...]) -> "Samples":
-        """Fill in column t; rows that now end with one of the stop sequences are finished."""
+    def add(self, t, tokens_NR, logprobs_NR, stops: Stops) -> "Samples":
+        """Fill in column t; rows that end with it are finished."""
         tokens_NRL = self.tokens_NRL.at[:, :, t].set(tokens_NR)
         return Samples(
             tokens_NRL,
             jnp.where(self.finished_NR, self.lengths_NR, t + 1),
             self.logprobs_NRL.at[:, :, t].set(logprobs_NR),
-            self.finished_NR | stop_sequences.ended(tokens_NRL, t, stops),
+            self.finished_NR | stops.ended(tokens_NRL, t),
         )
 
 
@@ -107,13 +108,15 @@ def draw_rows(params: SamplingParams, rows: Rows, logits_NRV, t):
     )
 
 
-def go_on(reader, pick: Pick, stops, rows: Rows, t, state: tuple[Samples, Any], cache) -> tuple[Samples, Any]:
+def go_on(
+    reader, pick: Pick, stops: Stops, rows: Rows, t, state: tuple[Samples, Any], cache
+) -> tuple[Samples, Any]:
     """Draw from column t on, until all rows are finished or full.
 
     Args:
       reader: `decode.Reader` of the stack.
       pick: draws a token of every row.
-      stops: token sequences that end a completion.
+      stops: what ends a completion.
       rows: constants of the rows, (N, R) each.
       t: first column to draw, int32.
       state: completions (N, R, L) filled up to column t - 1, and the carry of ``pick``.
@@ -190,7 +193,7 @@ def generate(
       `Samples` with R = B * G rows per agent.
     """
     n_agents, n_prompts, _ = prompts_NBP.shape
-    stops = stop_sequences.of_stack(stack, params)
+    stops = Stops.of_stack(stack, params)
     rows_NR = Rows.of(lengths_NB, shared, stems, key, samples, greedy_NB)
     prompts, limit = (prompts_NBP, lengths_NB), params.max_new_tokens
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, (shared, stems), samples, limit)

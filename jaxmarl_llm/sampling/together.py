@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxmarl_llm.sampling import decode, stop_sequences
+from jaxmarl_llm.sampling import decode
 from jaxmarl_llm.sampling.choice import SamplingParams
 from jaxmarl_llm.sampling.loop import Rows as RowConstants
 from jaxmarl_llm.sampling.loop import Samples, draw_rows, go_on
 from jaxmarl_llm.sampling.mixtures import Draw
 from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sampling.stems import Stems
+from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.utils.errors import UserError
 
 # Logits (N, R, V) of all members, a carry with leaves (N, R, ..) and what draws from logits (R, V) -> tokens (R,),
@@ -81,7 +82,7 @@ def generate(
       carry: what ``choose`` keeps from token to token, leaves (N, R, ..).
     """
     members, n_rows, limit = check_members(stack), lengths_NB.shape[1] * samples, params.max_new_tokens
-    stops = stop_sequences.of_stack(stack, params)
+    stops = Stops.of_stack(stack, params)
     rows_1R = RowConstants.of(lengths_NB, shared, stems, key, samples, greedy_NB)
     prompts, before = spread(((prompts_NBP, lengths_NB), (shared, stems)), members)
     logits_NRV, cache, reader = decode.begin(stack, base, trainable, prompts, before, samples, limit)

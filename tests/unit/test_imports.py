@@ -15,7 +15,7 @@ from repository import ROOT
 
 LAYER = {
     "types": 0, "utils": 0, "chat": 1, "config": 1,
-    "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10,
+    "executor": 10, "byte_tokenizer": 10, "tokenizer_files": 10, "stop_texts": 10, "token_bytes": 10,
     "tokenizer": 11, "metrics": 11, "transcripts": 11, "plots": 11,
     "configs": 79,  # experiments alone read them
     "memory": 15,

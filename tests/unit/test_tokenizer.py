@@ -3,6 +3,7 @@
 import json
 
 import gguf
+import letter_team
 import numpy as np
 import pytest
 import regex
@@ -85,22 +86,66 @@ def test_chat_template_and_ending_ids(default):
 
 
 @pytest.mark.model
-def test_stop_sequences_of_a_blank_line(default):
+def test_a_blank_line_as_a_stop_text(default):
     """A blank line is two tokens after a word, and part of one before an indented line."""
-    actual = default.stop_sequences(("\n\n",))
+    (stop,) = default.stop_texts(("\n\n",))
     newline = default.encode("a\nb")[1]
-    assert (newline, newline) in actual and default.encode("a\n\nb")[1:3] == [newline, newline]
-    singles = {ids[0] for ids in actual if len(ids) == 1}
+    assert default.encode("a\n\nb")[1:3] == [newline, newline] and stop.end_of([newline, newline, newline]) == 2
+    singles = set(stop.alone)
     for i in range(default.vocab_size):
         piece = default.hf.decode([i], clean_up_tokenization_spaces=False)
         assert (i in singles) == ("\n\n" in piece)
-    with pytest.raises(ValueError, match="stop text 'y' has no ids of its own"):
-        default.stop_sequences(("y",))
+
+
+STOPS = [
+    ("\nprint(", '    return x + 1\n\nprint("done")\n'), ("\n#", "    return x\n\n## Tests"),
+    ("Question:", "It is 4. Question: what"), ("Question:", "4\n\nQuestion: what"),
+    ("\ndef ", "  return 1\n\ndef f():"), ("}\n", "int f() {\n  return 1;\n}\n\nint g"),
+    ("END", "12END more"), ("END", "the end. ENDING"), (" ", "a b"),
+    ("</answer>", "<answer>f(x)</answer> more"), ("aab", "aaaab"), ("语", "汉语。"), ("y", "xyz"),
+]  # fmt: skip
+
+
+def held_after(own, ids, text):
+    """Tokens after which the decoded text holds the stop text for the first time."""
+    return next((n for n in range(1, len(ids) + 1) if text in own.decode(ids[:n])), None)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("text, answer", STOPS)
+def test_an_answer_ends_with_the_token_that_completes_a_stop_text(default, text, answer):
+    (stop,) = default.stop_texts((text,))
+    ids = default.encode(answer)
+    assert stop.end_of(ids) == held_after(default, ids, text) != None  # noqa: E711
+    letters = [i for letter in answer for i in default.encode(letter)]  # as many tokens as there can be
+    assert stop.end_of(letters) == held_after(default, letters, text)
+    assert stop.end_of(default.encode("nothing")) is None
+
+
+@pytest.mark.model
+def test_stop_texts_in_answers_that_are_drawn_at_random(default):
+    """Tokens with a part of the text in them, in any order: against the decoded text."""
+    rng = np.random.default_rng(0)
+    for text in ("\n\n", "\nif", "): ", "abab"):
+        (stop,) = default.stop_texts((text,))
+        near = [i for i in range(default.vocab_size) if set(default.decode([i])) <= set(text) | {"x"} and i > 16]
+        rows = rng.choice(near, (300, 12)).tolist()
+        ends = [held_after(default, row, text) for row in rows]
+        assert [stop.end_of(row) for row in rows] == ends and 10 < sum(end is not None for end in ends)
+
+
+def test_a_stop_text_that_no_tokens_make():
+    own = letter_team.letters()
+    assert own.stop_texts(("xe",))[0].end_of(own.encode("a") + own.hf.convert_tokens_to_ids(["xy", "e", "x", "e"])) == 5
+    with pytest.raises(ValueError, match="stop text '4!': the tokenizer has no tokens that make this text"):
+        own.stop_texts(("4!",))
 
 
 @pytest.mark.model
 def test_the_beginning_of_another_message_can_be_a_stop(default):
-    assert default.stop_sequences(("<|im_start|>",)) == ((default.hf.convert_tokens_to_ids("<|im_start|>"),),)
+    (stop,) = default.stop_texts(("<|im_start|>",))
+    assert stop.alone == (default.hf.convert_tokens_to_ids("<|im_start|>"),)
+    assert stop.end_of(default.encode("a <|im_start|> b")) == len(default.encode("a <|im_start|>"))  # its letters
 
 
 @pytest.mark.model
@@ -264,6 +309,8 @@ def test_sentence_piece_gguf(tmp_path):
     assert built.encode("€", add_special_tokens=False) == [index["▁"], *euro]
     assert built.decode(built.encode("hello €"), skip_special_tokens=True) == "hello €"
     own = tokenizer.Tokenizer(built, (2,))
+    (stop,) = own.stop_texts((" €",))
+    assert stop.end_of(own.encode("hello €lo")) == 7 and stop.end_of(own.encode("hello€lo")) is None
     assert own.decode(own.encode("hello</s>lo")) == "hello</s>lo" and 2 not in own.encode("hello</s>lo")
 
 

@@ -8,12 +8,12 @@ anything, or has more than was wanted, is a sentence and no completion.
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.utils.errors import UserError
 
 ROUNDING = 1e-5  # nats by which the log-probability of a token may be above 0
@@ -26,37 +26,22 @@ UNWANTED = -100.0  # of logits: what the protocol allows
 class Vocabulary:
     """The token ids that a completion may hold, and what ends it.
 
-    size: ids of the policy. unused: ranges (first, end) of ids that are no token. stops: sequences of ids that
-    end a completion, those of one id included.
+    size: ids of the policy. unused: ranges (first, end) of ids that are no token. stops: what ends a completion.
     """
 
     size: int
     unused: tuple[tuple[int, int], ...]
-    stops: tuple[tuple[int, ...], ...]
+    stops: Stops
 
     @functools.cached_property
     def ending(self) -> frozenset[int]:
         """Ids that end a completion by themselves."""
-        return frozenset(stop[0] for stop in self.stops if len(stop) == 1)
-
-    @functools.cached_property
-    def longer(self) -> tuple[tuple[int, ...], ...]:
-        """The other sequences."""
-        return tuple(stop for stop in self.stops if len(stop) > 1)
+        return frozenset(self.stops.ids).union(*(text.alone for text in self.stops.texts))
 
     def has(self, token: Any) -> bool:
         """Whether it is an id that may be drawn."""
         inside = type(token) is int and 0 <= token < self.size
         return inside and not any(first <= token < end for first, end in self.unused)
-
-    def end_of(self, tokens: Sequence[int]) -> int | None:
-        """Tokens up to the first end of a stop sequence; None where there is none."""
-        for end in range(1, len(tokens) + 1):
-            if tokens[end - 1] in self.ending:
-                return end
-            if any(tuple(tokens[max(0, end - len(stop)) : end]) == stop for stop in self.longer):
-                return end
-        return None
 
 
 class Wanted(NamedTuple):
@@ -152,7 +137,7 @@ def _completion(choice: dict, wanted: Wanted) -> Completion:
     if read_back is not None and read_back != list(wanted.prompt):
         raise UserError("the answer is to another prompt than the one that was sent")
     logprobs = _logprobs(choice, len(tokens))
-    end, reason = words.end_of(tokens), choice.get("finish_reason")
+    end, reason = words.stops.end_of(tokens), choice.get("finish_reason")
     if reason not in REASONS:
         raise UserError(f"the answer has finish_reason {reason!r}; allowed are {' and '.join(REASONS)}")
     if end is None and (reason == "stop" or len(tokens) < limit):

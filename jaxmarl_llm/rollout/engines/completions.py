@@ -18,8 +18,9 @@ from jaxmarl_llm.rollout.engines.answers import Completion, Vocabulary, Wanted
 from jaxmarl_llm.rollout.engines.calls import Lines, Server, together
 from jaxmarl_llm.rollout.engines.publishing import Publisher
 from jaxmarl_llm.rollout.engines.types import Drawn, Published
-from jaxmarl_llm.sampling import SamplingParams, stop_sequences
+from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import Sizes
+from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
@@ -103,7 +104,7 @@ class CompletionsEngine:
         """All requests of a draw; the prompts go to the servers in turn."""
         member, jobs = published.member, []
         policy = member.stack.policy
-        stops = stop_sequences.of_stack(member.stack, params)
+        stops = Stops.of_stack(member.stack, params)
         words = Vocabulary(policy.config.vocab_size, policy.unused_ids, stops)
         most_likely = SamplingParams(params.max_new_tokens, temperature=0.0)
         number = 0
@@ -128,7 +129,7 @@ class CompletionsEngine:
         """
         params = SamplingParams(PROBED, top_k=1)
         words = jobs[0].wanted.vocabulary
-        never = Vocabulary(words.size, words.unused, ())
+        never = Vocabulary(words.size, words.unused, Stops(()))
         for server in self._servers:
             wanted = jobs[0].wanted._replace(samples=1, params=params, vocabulary=never)
             (one,) = together(

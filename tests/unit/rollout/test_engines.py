@@ -16,7 +16,7 @@ from engine_server import COMPLETIONS, LOAD, UNLOAD, Broken, EngineServer, Raw
 from tiny_rollouts import KEY, PARAMS, built, total
 from tiny_rollouts import run as rollout_of
 
-from jaxmarl_llm import adapters, rollout, sampling
+from jaxmarl_llm import adapters, rollout, sampling, stop_texts
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout.engines import LOCAL, agreement, answers, completions
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
@@ -29,6 +29,7 @@ from jaxmarl_llm.rollout.journal import Journal
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import pad_team
+from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.utils import stopping
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import peft
@@ -280,8 +281,13 @@ def test_what_is_sent(server, tmp_path):
     assert (greedy["top_k"], greedy["top_p"], greedy["min_p"]) == (-1, 1.0, 0.0)
 
 
+def letters(text):
+    """A stop text in a vocabulary of ten ids, each the letter of its number."""
+    return stop_texts.build(text, [bytes([i]) for i in range(10)])
+
+
 def test_ids_that_are_no_token_are_never_drawn():
-    words = Vocabulary(10, ((7, 9),), ((3,), (3, 4)))
+    words = Vocabulary(10, ((7, 9),), Stops((3,), (letters("\x03\x04"),)))
     sent = answers.body(Wanted("x", (1,), 1, PARAMS, 0, words))
     assert sent["logit_bias"] == {"7": -100.0, "8": -100.0} and sent["stop_token_ids"] == [3]
     assert [i for i in range(-1, 11) if words.has(i)] == [0, 1, 2, 3, 4, 5, 6, 9]
@@ -366,7 +372,7 @@ def answered(*choices, **changes):
     return {"model": "x", "choices": list(choices) or [good()]} | changes
 
 
-WORDS = Vocabulary(10, ((9, 10),), ((3,), (5, 6)))
+WORDS = Vocabulary(10, ((9, 10),), Stops((3,), (letters("\x05\x06"),)))
 ONE = Wanted("x", (1, 2), 1, SamplingParams(4), 0, WORDS)
 
 

@@ -10,7 +10,8 @@ from jaxmarl_llm import sampling
 from jaxmarl_llm.forest import LINE, Node, SpeakRequest
 from jaxmarl_llm.protocols import Simultaneous
 from jaxmarl_llm.rollout import requests
-from jaxmarl_llm.sampling import SamplingParams, stop_sequences
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.team import REMOTE, Member, Stack
 
 TASK = letter_team.Task()
@@ -108,9 +109,10 @@ def test_one_program_for_each_end(monkeypatch):
 
 def test_ends_are_those_of_the_stack_and_of_the_request():
     tokens = letter_team.letters()
-    stack = Stack(("a",), None, tokens.eos_ids, "frozen", stops=((5, 6), (7,)))
-    params = SamplingParams(2, until=((7,), (1, 2, 3), (8, 9)))
-    assert stop_sequences.of_stack(stack, params) == ((tokens.eos_ids[0],), (5, 6), (7,), (8, 9))
+    stack = Stack(("a",), None, tokens.eos_ids, "frozen", stops=tokens.stop_texts(("be", "a")))
+    params = SamplingParams(2, until=tokens.stop_texts(("a", "long")))
+    stops = Stops.of_stack(stack, params)
+    assert stops.ids == tokens.eos_ids and [text.text for text in stops.texts] == ["be", "a", "long"]
 
 
 @pytest.mark.parametrize("field", ["prefix", "until"])

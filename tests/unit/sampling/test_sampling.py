@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tiny
 
-from jaxmarl_llm import sampling
+from jaxmarl_llm import sampling, stop_texts
 from jaxmarl_llm.policy import Product
 from jaxmarl_llm.sampling import SamplingParams, choice, decode, loop
 from jaxmarl_llm.sampling.padding import BUCKET, Shared, pad_prompts
+from jaxmarl_llm.sampling.stops import Stops
 
 PROMPTS = [[7, 8, 9], [1, 2, 30, 4, 5, 6]]
 KEY = jax.random.key(5)
@@ -295,8 +296,8 @@ def test_bad_parameters_are_named(name, value):
         SamplingParams(**{"max_new_tokens": 4, name: value})
 
 
-def test_a_stop_sequence_ends_a_row_like_an_eos():
-    """Rows are those of a run without it, up to and including the sequence's first occurrence."""
+def test_a_stop_text_ends_a_row_like_an_eos():
+    """A letter is a token. Rows are those of a run without it, up to and including the text's first occurrence."""
     free, prompts = tiny.stack(eos_ids=()), pad_prompts([[5, 6, 7]])
     tokens, lengths = (np.stack([x, x]) for x in prompts)
     lora = tiny.lora(noise=0.5)
@@ -308,7 +309,8 @@ def test_a_stop_sequence_ends_a_row_like_an_eos():
 
     plain = run(free)
     stop = tuple(plain.tokens_NRL[1, 2, 3:5].tolist())
-    cut = run(dataclasses.replace(free, stops=(stop, (10**6,))))
+    text = stop_texts.build("".join(map(chr, stop)), [chr(i).encode() for i in range(tiny.V)])
+    cut = run(dataclasses.replace(free, stops=(text,)))
     for n, r in np.ndindex(2, 4):
         row = plain.tokens_NRL[n, r].tolist()
         ends = [t + 2 for t in range(7) if tuple(row[t : t + 2]) == stop]
@@ -316,3 +318,28 @@ def test_a_stop_sequence_ends_a_row_like_an_eos():
         assert cut.lengths_NR[n, r] == length and cut.finished_NR[n, r] == bool(ends)
         assert cut.tokens_NRL[n, r, :length].tolist() == row[:length]
     assert cut.lengths_NR[1, 2] <= 5
+
+
+@pytest.mark.parametrize("text", ["a", "ab", "aab", "abab", "abcabd"])
+def test_rows_end_with_the_token_that_completes_a_stop_text(text):
+    """Tokens of several letters in any order, against the letters in a row; column by column, as a loop fills them."""
+    parts = [b"", *(part.encode() for part in "a b c d ab ba aa abc cab xaab ababx dabcabda".split())]
+    stop = stop_texts.build(text, parts)
+    rows = np.random.default_rng(0).integers(0, len(parts), (2, 60, 9))
+    ended = jax.jit(lambda tokens, t: Stops((1,) if text == "ab" else (), (stop,)).ended(tokens, t))
+    found = 0
+    for n, r in np.ndindex(2, 60):
+        held = [text.encode() in b"".join(parts[i] for i in rows[n, r, : t + 1] if parts[i]) for t in range(9)]
+        assert stop.end_of(rows[n, r].tolist()) == (held.index(True) + 1 if any(held) else None)
+        found += any(held)
+    assert found > 20
+    rows[rows == 0] = 1  # a token of no letters takes a place of those that are looked at
+    lengths = np.full((2, 60), 9)
+    for t in reversed(range(9)):
+        filled = np.where(np.arange(9) <= t, rows, 0)
+        lengths = np.where(np.asarray(ended(filled, t)), t + 1, lengths)
+    for n, r in np.ndindex(2, 60):
+        texts = [b"".join(parts[i] for i in rows[n, r, :t]) for t in range(1, 10)]
+        ends = [t for t, so_far in enumerate(texts, 1) if text.encode() in so_far]
+        ends += [t for t in range(1, 10) if text == "ab" and rows[n, r, t - 1] == 1]
+        assert lengths[n, r] == min(ends, default=9)
