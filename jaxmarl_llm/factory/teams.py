@@ -11,10 +11,8 @@ import numpy as np
 from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.chat import roles
-from jaxmarl_llm.config import agent_settings, maporl, remote
-from jaxmarl_llm.config.preference import needs_reference
-from jaxmarl_llm.config.team import begins
-from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, training
+from jaxmarl_llm.config import agent_settings, remote
+from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, references
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.utils import quantised
@@ -111,28 +109,12 @@ def build_team(config, devices=None, speakers=None, read: Callable = read_model)
         alpha=c.alpha,
         targets=tuple(c.targets),
         param_dtype=config.train.param_dtype,
-        keep_reference=_keeps_reference(config),
+        keep_reference=references.keeps_base(config),
         stop=tuple(config.sampling.stop),
         sampling_dtype=config.sampling.dtype or None,
         layout=where,
         experts=experts,
         attention=config.policy.attention,
-    )
-
-
-def keeps_base(config) -> bool:
-    """Whether the team holds its models as they were loaded, beside what it learns."""
-    return config.team.mode != "full" or _keeps_reference(config)
-
-
-def _keeps_reference(config) -> bool:
-    """Whether full copies of a model are held beside the model itself, which is read as the reference policy."""
-    if config.team.mode != "full" or begins(config):
-        return False
-    return (
-        training.loss_config(config).reads_reference
-        or needs_reference(config)
-        or maporl.needs_reference(config)
     )
 
 

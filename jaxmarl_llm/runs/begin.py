@@ -19,8 +19,7 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config.options import field
-from jaxmarl_llm.config.preference import needs_reference
-from jaxmarl_llm.factory import built_models, inputs, training
+from jaxmarl_llm.factory import built_models, inputs, references
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
@@ -63,7 +62,7 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
     if not distributed.on_main(checkpoint.saved_steps)(kept / checkpoint.BEST):
         _copy(config, team, place, kept)
     team, _ = checkpoint.restore_team(kept, checkpoint.BEST, team, learners(team))
-    if not reads_reference(config):
+    if not references.keeps_beginning(config):
         return team
     members = [
         dataclasses.replace(m, reference=jax.tree.map(jnp.copy, m.trainable)) if m.stack.learns else m
@@ -90,15 +89,6 @@ def _forget_unused(folder: pathlib.Path) -> None:
 def learners(team: Team) -> tuple[str, ...]:
     """Agents that have parameters of their own."""
     return tuple(agent for agent in team.agents if team[agent].stack.learns)
-
-
-def reads_reference(config) -> bool:
-    """Whether the reference policy is read."""
-    return (
-        training.loss_config(config).reads_reference
-        or needs_reference(config)
-        or config.train.counterfactual == "reference"
-    )
 
 
 def earlier(config, folder) -> tuple[dict, list[dict]]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from jaxmarl_llm.factory import built_models, teams
+from jaxmarl_llm.factory import built_models, references, teams
 from jaxmarl_llm.runs import final_table
 from jaxmarl_llm.runs.joint_calls import Drawing, Function, Learning
 from jaxmarl_llm.runs.meeting import Meeting
@@ -66,7 +66,7 @@ def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
     if (workdir / "config.json").is_file():
         raise UserError(f"{workdir} holds a run of one seed; take another --workdir for seeds={seeds!r}")
     with StopSignal("request") as stop, Screen() as shown:
-        together = _Together(seeds, workdir, shown, loads_once=teams.keeps_base(config))
+        together = _Together(seeds, workdir, shown, loads_once=references.keeps_base(config))
         stop.rescue = together.rescue
         try:
             together.run(config, train)

@@ -71,6 +71,18 @@ def test_it_answers_as_the_other_run_ended_and_that_is_its_reference(trained, tm
     assert member.reference is None  # nothing reads it
 
 
+def test_rewards_of_maporl_compare_with_what_the_team_began_with(trained, tmp_path):
+    influence = {"train.system": "maporl", "maporl.value_model": True, "maporl.kl_reward": 0.1}
+    config = begun_config(trained, **influence)
+    plain = teams.build_team(trained[1])
+    (member,) = begin.begun(config, plain, tmp_path).members
+    ended, _ = checkpoint.restore_team(trained[0] / "checkpoints", "latest", plain)
+    assert_close(member.reference, ended.members[0].trainable, rtol=0)
+    config.maporl.kl_reward = 0.0
+    (member,) = begin.begun(config, plain, tmp_path).members
+    assert member.reference is None
+
+
 def test_agents_are_renamed_and_copied(trained, tmp_path):
     config = begun_config(trained, **{"team.begin_map": ("second=first",)})
     team = begin.begun(config, teams.build_team(config), tmp_path)
