@@ -31,6 +31,16 @@ def agents(config: Mapping) -> dict[str, str]:
     return {agent: name for agent, name in pairs if is_remote(name)}
 
 
+def stacks(config: Mapping) -> dict[str, tuple[str, ...]]:
+    """The agents of every model of ours by its name, in the order of the team's stacks."""
+    local = set(config["team"]["agents"]).difference(agents(config))
+    made: dict[str, tuple[str, ...]] = {}
+    for agent, name in zip(config["team"]["agents"], names(config), strict=False):
+        if agent in local:
+            made[name] = (*made.get(name, ()), agent)
+    return made
+
+
 def problems(config, base) -> list[str]:
     """What is wrong with them, a sentence each."""
     bad, system = [], config.train.system

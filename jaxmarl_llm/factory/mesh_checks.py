@@ -2,6 +2,10 @@
 
 import logging
 
+from jax.sharding import AbstractMesh
+
+from jaxmarl_llm import sharding
+from jaxmarl_llm.config import remote
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.utils.errors import UserError
 
@@ -38,9 +42,19 @@ def check(config, name: str, policy: PolicyConfig) -> None:
 
 def check_rows(config) -> None:
     """Warn of a mesh that divides an iteration into more parts than it has problems."""
-    data, problems = config.mesh.data, config.train.prompts
-    if data > problems:
-        logging.warning(
-            "mesh.data=%d, and an iteration has train.prompts=%d problems: %d of its parts draw answers that nobody "
-            "reads, and wait while the others learn", data, problems, data - problems,
-        )  # fmt: skip
+    c, problems = config.mesh, config.train.prompts
+    mesh = AbstractMesh((c.agent, c.data, c.model), sharding.AXES)
+    said = {}
+    for agents in remote.stacks(config).values():
+        layout = sharding.Layout(mesh).for_stack(len(agents))
+        named = f"mesh.data={c.data}"
+        if "agent" in layout.rows:
+            undivided = f"the {len(agents)} agents of a model ({', '.join(agents)})"
+            named = f"mesh.agent={c.agent} does not divide {undivided} and divides their problems, {named}"
+        said[named] = layout.shards
+    for named, parts in said.items():
+        if parts > problems:
+            logging.warning(
+                "%s, and an iteration has train.prompts=%d problems: %d of its parts draw answers that nobody "
+                "reads, and wait while the others learn", named, problems, parts - problems,
+            )  # fmt: skip

@@ -1,10 +1,12 @@
 """factory/mesh_checks.py: a mesh that would leave a model whole on every device is refused, or it is said."""
 
 import logging
+import math
 
+import jax
 import pytest
 
-from jaxmarl_llm import weights
+from jaxmarl_llm import sharding, weights
 from jaxmarl_llm.config import base
 from jaxmarl_llm.factory import mesh_checks, teams
 from jaxmarl_llm.policy import PolicyConfig
@@ -42,6 +44,28 @@ def test_what_stays_whole_is_said(caplog):
         two.train.prompts = 2
         mesh_checks.check_rows(two)
     assert "mesh.data=8, and an iteration has train.prompts=2 problems: 6 of its parts draw answers" in caplog.text
+
+
+@pytest.mark.parametrize("mesh, agents, models, idle", [
+    (dict(agent=4), ("a", "b"), (), {("a", "b"): 4}), (dict(agent=2), ("a", "b"), (), {}),
+    (dict(agent=2, data=2), ("a", "b", "c"), ("x", "x", "y"), {("c",): 4}),
+    (dict(agent=2, data=4), ("a", "b", "c"), ("x", "x", "y"), {("a", "b"): 4, ("c",): 8}),
+    (dict(agent=3), ("a", "b"), (), {("a", "b"): 3}),
+])  # fmt: skip
+def test_parts_without_a_problem_are_said_of_every_stack(mesh, agents, models, idle, caplog):
+    """With 2 problems; a mesh axis of agents that divides no stack cuts its problems."""
+    actual = config(**mesh)
+    actual.team.agents, actual.team.models, actual.train.prompts = agents, models, 2
+    with caplog.at_level(logging.WARNING):
+        mesh_checks.check_rows(actual)
+    assert len(caplog.messages) == len(idle)
+    for (own, parts), line in zip(idle.items(), caplog.messages, strict=True):
+        assert f": {parts - 2} of its parts draw answers that nobody reads" in line
+        size = sharding.make_mesh(**mesh, devices=jax.devices()[: math.prod(mesh.values())])
+        assert sharding.Layout(size).for_stack(len(own)).shards == parts
+        undivided = len(own) % mesh["agent"] > 0
+        assert (f"mesh.agent={mesh['agent']} does not divide the {len(own)} agents" in line) == undivided
+        assert (f"({', '.join(own)})" in line) == undivided
 
 
 def test_it_is_refused_before_weights_are_read(monkeypatch):
