@@ -7,7 +7,7 @@ import jax
 
 from jaxmarl_llm.config import agent_settings, engine, imitation, workload
 from jaxmarl_llm.config.options import is_dotted
-from jaxmarl_llm.factory import evaluations
+from jaxmarl_llm.factory import evaluations, references
 from jaxmarl_llm.sharding import ONE_DEVICE
 from jaxmarl_llm.update import token_scores
 from jaxmarl_llm.utils import device_memory
@@ -69,12 +69,14 @@ def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
         for m in members
     ]
     cache = sum(caches) / 1e6
-    of_each = {
+    of_each: dict[str, float] = {
         "learned": sum(_megabytes(s.trainable) for s in states.values()),
         "optimizer": sum(_megabytes(s.opt_state) for s in states.values()),
         "cache": cache,
         "logits": 3 * _logits_tokens(team) * max((p.vocab_size for p in policies), default=0) * 4 / 1e6,
     }
+    if references.keeps_beginning(config):  # of a team that has not begun yet, too
+        of_each["reference"] = of_each["learned"]
     base = sum(_megabytes(m.base) for m in members)
     return {"base": base} | {name: seeds * size for name, size in of_each.items()}
 
@@ -108,6 +110,11 @@ def _beside(models, seeds: int) -> list[tuple[str, str]]:
     return [("memory: critics + optimizer", text)]
 
 
+def _reference(size: dict[str, float]) -> list[tuple[str, str]]:
+    """Memory of what the team began with, as a table row, if it is held for the reference policy."""
+    return [("memory: reference policy", f"{size['reference']:.0f} MB")] if "reference" in size else []
+
+
 def _logits_tokens(team) -> int:
     """Tokens whose logits an update holds at a time."""
     return max((token_scores.CHUNK * len(m.stack.agents) for m in team.members if not m.remote), default=0)
@@ -134,6 +141,7 @@ def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[
             "memory: learned + optimizer",
             f"{size['learned']:.0f} + {size['optimizer']:.0f} MB for {learners}",
         ),
+        *_reference(size),
         *_beside(models, seeds),
         ("memory: cache (sampling)", f"at most {size['cache']:.0f} MB"),
         (

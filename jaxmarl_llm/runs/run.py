@@ -179,7 +179,8 @@ class Run:
         self.completed = self.schedule.start
         options = dict(memory=self.protocol_memory(), toolbox=self.toolbox)
         self.protocol = protocols.build(config, self.task, self.team, **options)
-        held = [member.base for member in self.team.members], self.learner.states, self.learner.own_states
+        fixed = [(member.base, member.reference) for member in self.team.members]
+        held = fixed, self.learner.states, self.learner.own_states
         # Of all evaluations, so that those on fewer problems run the same program.
         rows = evaluations.rows_per_batch(config, self.team, held, seeds=self.seat.seeds)
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples, rows)

@@ -22,7 +22,7 @@ from jaxmarl_llm.analysis.planning import (
 from jaxmarl_llm.analysis.planning.job import Call, Job
 from jaxmarl_llm.config import agent_settings, remote, workload
 from jaxmarl_llm.evaluation import sizes
-from jaxmarl_llm.factory import mesh_checks, training
+from jaxmarl_llm.factory import mesh_checks, references, training
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Stack, attending, on_platform
@@ -123,7 +123,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         stack=on_platform(stack, devices[0].platform, bool(config.model_options.quantize)),
         rank=c.rank,
         targets=tuple(c.targets),
-        keep_reference=loss.reads_reference,
+        keep_reference=references.keeps_base(config),
         width=Sizes({}, (), tuple(config.sampling.widths)).unplanned(config.sampling.max_prompt_tokens),
         calls=sampler_calls.of_training(config, agents, samples),
         eval_calls=(),
@@ -136,6 +136,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
         base_dtype=dtypes.widened(config.model_options.dtype or models.stored_dtype(name), policy.dtype).name,
         param_dtype=config.train.param_dtype,
         quantise=config.model_options.quantize,
+        keep_beginning=references.keeps_beginning(config),
     )
 
 

@@ -64,7 +64,8 @@ class Job:
     Attributes:
       stack: static description, layout included.
       rank, targets: of the adapters.
-      keep_reference: whether full copies keep their base for a KL term.
+      keep_reference: whether full copies keep their base, as the reference policy.
+      keep_beginning: whether the parameters that the team began with are kept beside those that learn, as that.
       width: tokens of every prompt, padded.
       calls, eval_calls: calls of the sampler in an iteration and in one batch of an evaluation, in order.
       batches: batches of one update; an iteration has ``updates`` updates.
@@ -91,6 +92,7 @@ class Job:
     base_dtype: str = "float32"
     param_dtype: str = "float32"
     quantise: str = ""
+    keep_beginning: bool = False
 
     @property
     def config(self) -> PolicyConfig:
@@ -118,6 +120,11 @@ def parameters(job: Job) -> tuple[Any, Any]:
         trainable = in_dtype(trainable, job.param_dtype)
         base = base if job.keep_reference else None
     return with_shardings(job, base, False), with_shardings(job, trainable, True)
+
+
+def reference(job: Job) -> Any:
+    """The parameters that the team began with, as shapes, where they are kept beside those that learn; else None."""
+    return parameters(job)[1] if job.keep_beginning else None
 
 
 def parameters_and_state(job: Job) -> tuple[Any, TrainState | None]:
@@ -149,11 +156,11 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
 
 
 def update_arguments(job: Job) -> tuple:
-    """The arguments of `update.train_step`; with shared critics their part of the gradient is the last."""
+    """The arguments of `update.train_step`, with shared critics their part of the gradient."""
     base, state = parameters_and_state(job)
     packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
     critics_part = state.trainable if any(each.shared for each in job.critics) else None
-    return job.stack, job.loss, job.optimizer, base, state, packed, critics_part
+    return job.stack, job.loss, job.optimizer, base, state, packed, critics_part, None, reference(job)
 
 
 def bytes_of_weight(job: Job) -> float:

@@ -20,7 +20,7 @@ class Memory:
     """Bytes on one device while a program runs; the sum of all fields is what it takes.
 
     Attributes:
-      parameters: base and trained parameters, critics included.
+      parameters: base, trained parameters and those of the reference policy, critics included.
       optimizer: state of the optimizer and of the critics' one, which stay while the sampler runs.
       others: parameters and optimizer of the other stacks of the team, and copies for overlapping.
       data: prompts, completions and results.
@@ -76,9 +76,10 @@ def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit
         call,
     )
     if isinstance(stats, DoesNotFit):
-        return DoesNotFit(stats.total + staying + _of_critics_alone(job) + others)
+        return DoesNotFit(stats.total + staying + _of_critics_alone(job) + _of_reference(job) + others)
     # Parameters of agents that do not answer in this call stay on the device.
-    parameter_bytes = jobs.bytes_per_device(jobs.sampler_arguments(job, call)[1][:2])
+    base, trainable, *_ = jobs.sampler_arguments(job, call)[1]
+    parameter_bytes = jobs.bytes_per_device((_read(job, base), trainable))
     data = max(stats.argument_size_in_bytes - parameter_bytes, 0) + stats.output_size_in_bytes
     return _memory(stats, parameters, staying, others, data, sampler_cache(job, call))
 
@@ -92,11 +93,13 @@ def _sampler_stats(job: Job, call: Call):
 def of_update(job: Job, others: float = 0.0) -> Memory | DoesNotFit:
     """Compile the update."""
     stats = _update_stats(job)
+    read = _of_reference(job) if job.loss.reads_reference else 0.0
     if isinstance(stats, DoesNotFit):
-        return DoesNotFit(stats.total + _of_critics_alone(job) + others)
+        return DoesNotFit(stats.total + _of_critics_alone(job) + _of_reference(job) - read + others)
     base, state = jobs.parameters_and_state(job)
-    state_bytes = jobs.bytes_per_device((base, state.trainable, state.opt_state))
-    return _memory(stats, *_staying(job), others, _data(stats, state_bytes), update_cache(job))
+    base = base if job.loss.reads_reference else _read(job, base)
+    arguments = jobs.bytes_per_device((base, state.trainable, state.opt_state)) + read
+    return _memory(stats, *_staying(job), others, _data(stats, arguments), update_cache(job))
 
 
 def of_critics(job: Job, own: Critics, others: float = 0.0) -> Memory | DoesNotFit:
@@ -104,10 +107,10 @@ def of_critics(job: Job, own: Critics, others: float = 0.0) -> Memory | DoesNotF
     stats, critic_state = _compile(critics.lowered(job, own)), critics.state(job, own)
     base, agent_state = jobs.parameters_and_state(job)
     read = agent_state.trainable if own.shared else critic_state.opt_state
-    arguments = base, critic_state.trainable, read, critics.reference(job, own)
+    arguments = _read(job, base), critic_state.trainable, read, critics.reference(job, own)
     kept = agent_state.opt_state, critic_state.opt_state if own.shared else agent_state.trainable
     if isinstance(stats, DoesNotFit):
-        return DoesNotFit(stats.total + jobs.bytes_per_device(kept) + others)
+        return DoesNotFit(stats.total + jobs.bytes_per_device(kept) + _of_reference(job) + others)
     # No completions follow these texts, so their keys and values are activations.
     return _memory(stats, *_staying(job), others, _data(stats, jobs.bytes_per_device(arguments)), 0)
 
@@ -118,7 +121,9 @@ def _staying(job: Job) -> tuple[float, float]:
     states = [state, *(critics.state(job, each) for each in job.critics)]
     first = [critics.reference(job, each) for each in job.critics]
     parameters = jobs.bytes_per_device((base, [train_state.trainable for train_state in states], first))
-    return parameters, jobs.bytes_per_device([train_state.opt_state for train_state in states])
+    return parameters + _of_reference(job), jobs.bytes_per_device(
+        [train_state.opt_state for train_state in states]
+    )
 
 
 def _of_critics_alone(job: Job) -> float:
@@ -126,6 +131,16 @@ def _of_critics_alone(job: Job) -> float:
     return jobs.bytes_per_device(
         [(critics.state(job, each), critics.reference(job, each)) for each in job.critics]
     )
+
+
+def _read(job: Job, base):
+    """The base, None where full copies stand for it: a program does not take the arguments that it does not read."""
+    return None if job.stack.mode == "full" else base
+
+
+def _of_reference(job: Job) -> float:
+    """Bytes of the parameters that the team began with, if they are kept."""
+    return jobs.bytes_per_device(jobs.reference(job))
 
 
 def _data(stats, state_bytes: float) -> float:
@@ -147,8 +162,8 @@ def at_least(job: Job) -> float:
 
 
 def state_bytes(job: Job) -> float:
-    """Bytes of the stack's parameters and optimizer on one device, and of its critics'."""
-    return jobs.bytes_per_device(jobs.parameters_and_state(job)) + _of_critics_alone(job)
+    """Bytes of the stack's parameters and optimizer on one device, of its reference policy and its critics."""
+    return jobs.bytes_per_device(jobs.parameters_and_state(job)) + _of_reference(job) + _of_critics_alone(job)
 
 
 def trainable_bytes(job: Job) -> float:
