@@ -20,7 +20,7 @@ from jaxmarl_llm.analysis.planning import (
     topology,
 )
 from jaxmarl_llm.analysis.planning.job import Call, Job
-from jaxmarl_llm.config import agent_settings, remote, workload
+from jaxmarl_llm.config import agent_settings, remote, validate, workload
 from jaxmarl_llm.evaluation import sizes
 from jaxmarl_llm.factory import mesh_checks, references, training
 from jaxmarl_llm.policy import Policy
@@ -38,14 +38,12 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
     Raises:
       ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
     """
-    names = remote.names(config)
-    if all(map(remote.is_remote, names)):
+    stacks = remote.stacks(config)
+    if not stacks:
+        names = remote.names(config)
         raise UserError(f"team.models={names!r}: no agent is a model of ours, so there is nothing to plan")
     layout = _layout(config, devices)
-    stack_jobs = []
-    for name in dict.fromkeys(name for name in names if not remote.is_remote(name)):
-        agents = tuple(a for a, model in zip(config.team.agents, names, strict=True) if model == name)
-        stack_jobs.append(_job(config, name, agents, layout, tuple(devices)))
+    stack_jobs = [_job(config, name, agents, layout, tuple(devices)) for name, agents in stacks.items()]
     whole = _with_evaluations(config, stack_jobs, limit or chips.memory_limit(devices[0]))
     return [_of_seeds(job, len(config.seeds)) if config.seeds else job for job in whole]
 
@@ -166,6 +164,15 @@ def with_settings(config, new: search.Settings):
     return changed
 
 
+def refusal(config, new: search.Settings) -> str:
+    """Why the config cannot be trained with other settings, the first reason; '' if it can."""
+    try:
+        validate(with_settings(config, new))
+    except UserError as error:
+        return str(error).splitlines()[:2][-1].strip()
+    return ""
+
+
 def flags(old: search.Settings, new: search.Settings) -> str:
     """Command-line flags that change ``old`` settings to ``new`` ones."""
     pairs = [(path, getattr(old, name), getattr(new, name)) for name, path in SETTINGS.items()]
@@ -178,8 +185,10 @@ def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Sett
     Among equals it is the one that needs least memory.
     """
     agents, chip = math.gcd(len(config.team.agents), len(devices)), chips.of_device(devices[0])
-    usual = settings(config)._replace(agent=agents, data=len(devices) // agents, model=1, fsdp=True)
-    shapes = [s for s in (usual, *search.meshes(usual, limits(config))) if promising(s)]
+    data = len(devices) // agents
+    usual = settings(config)._replace(agent=agents, data=data, model=1, fsdp=data > 1)
+    every = usual, *search.meshes(usual, limits(config))
+    shapes = [s for s in every if not refusal(config, s) and promising(s)]
     if chip is None or not shapes:
         return usual
 
@@ -197,8 +206,7 @@ def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
 
 def limits(config) -> search.Limits:
     """Bounds of the search for settings."""
-    names = [name for name in remote.names(config) if not remote.is_remote(name)]
-    policies = [models.policy_config(name) for name in names]
+    policies = [models.policy_config(name) for name in remote.stacks(config)]
     divided = math.gcd(*(number for policy in policies for number in (policy.n_heads, policy.d_ff)))
     return search.Limits(agents=len(config.team.agents), divided=divided)
 
@@ -218,8 +226,22 @@ def devices(name: str) -> tuple[list[jax.Device], str]:
 
 def chooses_mesh(config, devices: int) -> bool:
     """Whether the plan chooses the mesh: the config has none and may, and there are several devices."""
+    return _lacks_mesh(config, devices) and not refusal(config, _over(config, devices))
+
+
+def why_no_mesh(config, devices: int) -> str:
+    """Why the plan chooses no mesh of several devices for a config that has none; '' for one that it chooses for."""
+    return refusal(config, _over(config, devices)) if _lacks_mesh(config, devices) else ""
+
+
+def _lacks_mesh(config, devices: int) -> bool:
     c = config.mesh
-    return devices > 1 and c.agent * c.data * c.model == 1 and not config.train.overlap
+    return devices > 1 and c.agent * c.data * c.model == 1
+
+
+def _over(config, devices: int) -> search.Settings:
+    """The settings of the config on a mesh of several devices."""
+    return settings(config)._replace(data=devices)
 
 
 def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):

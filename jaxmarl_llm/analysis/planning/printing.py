@@ -26,6 +26,8 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
             f"mesh: chosen for {len(devices)} devices: "
             f"{from_config.flags(from_config.settings(config), settings)}"
         )
+    elif reason := from_config.why_no_mesh(config, len(devices)):
+        print(f"mesh: one of {len(devices)} devices (1,1,1), as a mesh of several would be refused: {reason}")
     fits, programs = measure(settings)
     show(config, devices, name, settings, programs, limit)
     if fits:
@@ -50,6 +52,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
     c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
     nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
     samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
+    jobs = from_config.jobs(from_config.with_settings(config, settings), devices)
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
@@ -62,9 +65,7 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
     ]  # fmt: skip
     console.table(rows, ("one iteration", ""))
     chip = chips.of_device(devices[0])
-    for job, compiled in zip(
-        from_config.jobs(from_config.with_settings(config, settings), devices), programs, strict=True
-    ):
+    for job, compiled in zip(jobs, programs, strict=True):
         used = len(devices) if job.stack.layout.mesh else 1
         agents = f"{', '.join(job.stack.agents)} ({job.stack.mode})"
         rows = tables.memory_rows(compiled, limit)

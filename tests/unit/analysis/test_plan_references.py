@@ -1,4 +1,4 @@
-"""What a plan counts for the reference policy, against the team of a run."""
+"""What a plan counts for the reference policy, and the meshes that it chooses, as a training has and allows them."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,9 @@ import pytest
 
 from configs import coding
 from jaxmarl_llm import update
-from jaxmarl_llm.analysis.planning import from_config, memory
+from jaxmarl_llm.analysis.planning import chips, from_config, memory, printing
 from jaxmarl_llm.checkpoint import Checkpointer
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems, teams, training
 from jaxmarl_llm.runs import begin, plan_table
 from jaxmarl_llm.update import TrainState
@@ -84,3 +85,39 @@ def test_the_parts_of_the_update_hold_the_reference_once(name, mode):
     assert measured.parameters + measured.optimizer == pytest.approx(memory.state_bytes(planned), abs=64)
     plain = memory.of_update(from_config.jobs(config_of(**{"team.mode": mode, "team.rank": 4}), jax.devices()[:1])[0])
     assert measured.data == pytest.approx(plain.data, rel=0.5) and measured.data > 0
+
+
+REFUSED = [
+    {"seeds": (0, 1)}, {"train.rollout_parts": 2}, {"train.overlap": True, "train.clip": 0.2},
+    {"train.system": "dpo", "preference.collect": 1}, {"train.system": "madpo", "preference.collect": 1},
+    {"train.system": "marlhf", "preference.collect": 1},
+    {"engine.kind": "completions", "engine.servers": ("http://gpu1:8000",), "train.importance_cap": 2.0},
+]  # fmt: skip
+ALLOWED = [{}, {"team.mode": "full"}, {"team.agents": ("a", "b", "c", "d"), "task.centralised": False}]
+
+
+@pytest.mark.parametrize("fields", REFUSED, ids=str)
+def test_no_mesh_is_chosen_that_the_training_refuses(fields, capsys, monkeypatch):
+    config, devices = config_of(**fields), jax.devices()[:4]
+    validate(config)
+    assert not from_config.chooses_mesh(config, 4)
+    monkeypatch.setattr(from_config, "devices", lambda topology: (devices, "here"))
+    monkeypatch.setattr(from_config, "measuring", lambda *_: (lambda settings: (True, []), None))
+    monkeypatch.setattr(printing, "show", lambda config, devices, name, settings, *_: print(settings))
+    assert printing.print_plan(config, "", None, 0) == 0
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("mesh: one of 4 devices (1,1,1), as a mesh of several would be refused: ")
+    assert "=" in first.partition("refused: ")[2] and "agent=1, data=1, model=1, fsdp=False" in second
+
+
+@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("fields", ALLOWED, ids=str)
+def test_a_mesh_that_is_chosen_is_one_that_the_training_takes(fields, known, number, monkeypatch):
+    config, devices = config_of(**fields), jax.devices()[:number]
+    chip = chips.Chip("known", flops=1e12, hbm_bandwidth=1e12, hbm=1e12, link_bandwidth=1e12) if known else None
+    monkeypatch.setattr(chips, "of_device", lambda device: chip)
+    assert from_config.chooses_mesh(config, number) and not from_config.why_no_mesh(config, number)
+    chosen = from_config.choose_mesh(config, devices, lambda settings: True)
+    assert chosen.agent * chosen.data * chosen.model == number
+    validate(from_config.with_settings(config, chosen))
