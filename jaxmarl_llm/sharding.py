@@ -95,6 +95,13 @@ class Layout:
         """Parts that rows are cut into."""
         return 1 if self.mesh is None else math.prod(self.mesh.shape[axis] for axis in self.rows)
 
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """Mesh axes that cut parameters with ``fsdp`` beside ``agent`` and ``model``; () where nothing does."""
+        if self.mesh is None or not self.fsdp:
+            return ()
+        return tuple(axis for axis in self.rows if self.mesh.shape[axis] > 1)
+
     def spec(self, path: str, shape: tuple[int, ...], agents: bool) -> PartitionSpec:
         """The mesh axes that cut each axis of a parameter, or of a statistic of its shape; see `RULES`.
 

@@ -1,5 +1,6 @@
 """Fields of the machine and of the run: seed, model, devices, executor, evaluations, checkpoints, logs."""
 
+from jaxmarl_llm.config import maporl, remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 from jaxmarl_llm.utils.errors import UserError
@@ -10,6 +11,14 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 def _several_devices(config: ConfigDict) -> bool:
     return config.mesh.agent * config.mesh.data * config.mesh.model > 1
+
+
+def _cuts_along_data(config: ConfigDict) -> bool:
+    """Whether any parameters are cut with ``mesh.fsdp``: along data, and along agent where it divides no agents."""
+    sizes = [*map(len, remote.stacks(config).values())]
+    # A model that is fitted for the whole team is a stack of one.
+    sizes += [1] * (config.train.system == "maac" or maporl.has_verifier(config))
+    return config.mesh.data > 1 or any(size % max(config.mesh.agent, 1) for size in sizes)
 
 
 FIELDS = (
@@ -30,7 +39,7 @@ FIELDS = (
     number("mesh.model", 1, "Devices that divide attention heads, feed-forward width and vocabulary.", low=1),
     value("mesh.fsdp", False,
           "Divide parameters and optimizer state along mesh.data too, and gather them where they are used.",
-          Read(_several_devices, "on one device nothing is cut")),
+          Read(_cuts_along_data, "with mesh.data=1 it divides nothing where mesh.agent divides the agents")),
     number("device.memory_fraction", 0.9,
            "Share of a GPU's memory that JAX takes at the start, unless XLA_CLIENT_MEM_FRACTION is set; 0: JAX's own "
            "share.", low=0, high=1),

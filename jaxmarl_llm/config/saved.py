@@ -24,6 +24,8 @@ BEFORE: dict[str, Any] = {
     "model_options.dtype": "float32",  # every model was
     "train.importance_bound": 0.0,  # nothing was weighed unless train.importance_cap said so
 }
+# What was accepted once where it did nothing, and is refused there now.
+DID_NOTHING = {"mesh.fsdp": True}
 # Values that were renamed, by field.
 RENAMED_VALUES: dict[str, dict[Any, Any]] = {
     "task.train_split": {"held_out": "validation"},
@@ -70,7 +72,7 @@ def upgraded(saved: Mapping[str, Any], where: object = "the saved config") -> di
     early = formats.KEY not in saved
     config = formats.upgraded(saved, where, {0: _from_0})
     complete = _completed(config, base.base_config().to_dict(), "")
-    return _without_unread(complete) if early else complete
+    return _without_unread(complete, DID_NOTHING | (BEFORE if early else {}))
 
 
 def no_longer(saved: Mapping[str, Any]) -> list[str]:
@@ -147,12 +149,12 @@ def _completed(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: s
     return complete
 
 
-def _without_unread(saved: dict[str, Any]) -> dict[str, Any]:
-    """Fields of `BEFORE` that nothing reads with today's defaults, as `validate` asks of them."""
+def _without_unread(saved: dict[str, Any], once: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with these values that nothing reads with today's defaults, as `validate` asks of them."""
     config = as_config(saved)
     if fields.wrong_types(config, base.base_config()):
         return saved  # `validate` names them
-    for path, before in BEFORE.items():
+    for path, before in once.items():
         replaced = config.task.reward and path in base.task.OF_THE_TASKS_REWARD
         if _held(config, path) == before and (replaced or fields.unread(base.FIELDS[path], config)):
             _put(saved, path, base.FIELDS[path].default)

@@ -8,7 +8,7 @@ import jax
 from jaxmarl_llm.config import agent_settings, engine, imitation, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.factory import evaluations, references
-from jaxmarl_llm.sharding import ONE_DEVICE
+from jaxmarl_llm.sharding import AXES, ONE_DEVICE
 from jaxmarl_llm.update import token_scores
 from jaxmarl_llm.utils import device_memory
 
@@ -39,12 +39,17 @@ def widths(prompt_sizes, team, ahead: bool) -> list[str]:
     return lines
 
 
-def _devices(config) -> list[tuple[str, str]]:
+def _devices(config, team) -> list[tuple[str, str]]:
     """How the arrays are cut, as a table row, if they are."""
-    sizes = {axis: config.mesh[axis] for axis in ("agent", "data", "model")}
+    sizes = {axis: config.mesh[axis] for axis in AXES}
     if math.prod(sizes.values()) == 1:
         return []
-    kinds = ", parameters along data too" if config.mesh.fsdp else ""
+    stacks = [member.stack for member in team.members if not member.remote]
+    kinds = "".join(
+        f", parameters of {', '.join(stack.agents)} along {' and '.join(stack.layout.gathered)} too"
+        for stack in stacks
+        if stack.layout.gathered
+    )
     cut = " x ".join(f"{size} {axis}" for axis, size in sizes.items())
     return [("devices", f"{cut}{kinds}; memory below is of one, of cache and logits of all")]
 
@@ -133,7 +138,7 @@ def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[
         ("iterations", f"{c.steps}; {-(-len(task.items) // b)} are an epoch of {len(task.items)} problems")
         if not imitation.draws_nothing(config)
         else ("iterations", str(c.steps)),
-        *_devices(config),
+        *_devices(config, team),
         *_servers(config),
         *_seeds(seeds),
         ("memory: shared base", f"{size['base']:.0f} MB"),

@@ -53,9 +53,10 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
     nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
     samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
     jobs = from_config.jobs(from_config.with_settings(config, settings), devices)
+    gathered = dict.fromkeys(axis for job in jobs for axis in job.stack.layout.gathered)
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
-        ("mesh", mesh + (", parameters cut along data (fsdp)" if settings.fsdp else "")),
+        ("mesh", mesh + (f", parameters cut along {' and '.join(gathered)} (fsdp)" if gathered else "")),
         ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {samples}"),
         *([("seeds", f"{len(config.seeds)} at the same time, each does what is here")] if config.seeds else []),
         ("completions", f"{workload.completions(config)}, {workload.tokens(config)} tokens at most"),

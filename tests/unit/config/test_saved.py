@@ -62,6 +62,15 @@ def test_what_no_longer_exists_is_named(first):
     assert "held-out problems are divided into validation and test" in sentences[-1]
 
 
+@pytest.mark.parametrize("data, kept", [(1, False), (2, True)])
+def test_a_cut_of_parameters_that_was_accepted_and_cut_nothing_is_left_out(data, kept):
+    config = coding.get_config("smoke")
+    config.mesh.update({"agent": 2, "data": data, "fsdp": True})
+    read = saved.as_config(saved.upgraded(plain(config) | {formats.KEY: formats.VERSION}))
+    validate(read)
+    assert read.mesh.fsdp == kept
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [coding.get_config("smoke"), game.get_config(), writing.get_config("smoke"),
                                     lessonl.get_config("smoke")])  # fmt: skip

@@ -1,13 +1,15 @@
 """factory/mesh_checks.py: a mesh that would leave a model whole on every device is refused, or it is said."""
 
+import dataclasses
 import logging
 import math
 
 import jax
 import pytest
+from jax.sharding import AbstractMesh
 
 from jaxmarl_llm import sharding, weights
-from jaxmarl_llm.config import base
+from jaxmarl_llm.config import FIELDS, base, fields
 from jaxmarl_llm.factory import mesh_checks, teams
 from jaxmarl_llm.policy import PolicyConfig
 
@@ -66,6 +68,19 @@ def test_parts_without_a_problem_are_said_of_every_stack(mesh, agents, models, i
         undivided = len(own) % mesh["agent"] > 0
         assert (f"mesh.agent={mesh['agent']} does not divide the {len(own)} agents" in line) == undivided
         assert (f"({', '.join(own)})" in line) == undivided
+
+
+@pytest.mark.parametrize("models", [(), ("x", "y")], ids=str)
+@pytest.mark.parametrize("mesh", [(2, 1, 1), (1, 1, 2), (2, 1, 4), (1, 2, 1), (2, 2, 1), (4, 1, 1), (4, 1, 2)], ids=str)
+def test_a_cut_of_parameters_along_data_is_refused_where_it_cuts_nothing(mesh, models):
+    """Compared with the parts of a kernel, for two agents of one model and of a model each."""
+    actual = config(fsdp=True, **dict(zip(sharding.AXES, mesh, strict=True)))
+    actual.team.models = models
+    layout = sharding.Layout(AbstractMesh(mesh, sharding.AXES), fsdp=True).for_stack(len(models and ("x",)) or 2)
+    kernel = "params/layers/mlp/up/kernel", (64, 64), False
+    cut = layout.spec(*kernel) != dataclasses.replace(layout, fsdp=False).spec(*kernel)
+    lines = fields.unread(FIELDS["mesh.fsdp"], actual)
+    assert bool(lines) != cut and all("mesh.data" in line for line in lines)
 
 
 def test_it_is_refused_before_weights_are_read(monkeypatch):
