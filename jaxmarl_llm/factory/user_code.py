@@ -5,6 +5,7 @@ must not hold what its members need, asks a process of its own: `python -m jaxma
 """
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -15,12 +16,17 @@ from jaxmarl_llm.config.imitation import FILE
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.protocols import custom as custom_protocol
 from jaxmarl_llm.systems import custom
-from jaxmarl_llm.tasks import custom_task
+from jaxmarl_llm.tasks import custom_task, sources
 from jaxmarl_llm.tasks.custom_reward import resolve_reward
 from jaxmarl_llm.update import custom_loss
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
+WORLDS = ("task.source", "task.eval_source", "task.test_source")  # of task.kind='world' alone
+_PLAIN = (
+    *WORLDS, "task.shown_score", "sft.source", "commits.encoder", "experience.encoder", "gate.encoder",
+    "lessons.encoder", "router.encoder", "qstar.value", "qstar.process",
+)  # fmt: skip
 # How each field that may hold a dotted name is resolved.
 FIELDS: dict[str, Callable[[str], Callable]] = {
     "task.kind": custom_task.resolve,
@@ -28,14 +34,15 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
     "train.loss": custom_loss.resolve,
     "train.system": custom.resolve,
     "train.protocol": custom_protocol.resolve,
-    "sft.source": lambda name: dotted.resolve(name, "sft.source"),
-    "lessons.encoder": lambda name: dotted.resolve(name, "lessons.encoder"),
+    **{path: functools.partial(dotted.resolve, what=path) for path in _PLAIN},
 }
 
 
 def given(config) -> dict[str, str]:
-    """The dotted names in a config, by field."""
+    """The dotted names in a config, by field; of a world without the slice of its starts."""
     names = {path: field(config, path) for path in FIELDS}
+    for path in WORLDS:
+        names[path] = sources.parse(names[path])[0] if config.task.kind == "world" and names[path] else ""
     return {
         path: name
         for path, name in names.items()
@@ -80,7 +87,7 @@ def _ask(pairs: Sequence[tuple[str, str]]) -> list[str]:
         capture_output=True,
         text=True,
     )
-    if done.returncode:
+    if done.returncode or not done.stdout.strip():  # a module may end the process as if all were well
         last = next(iter(done.stderr.strip().splitlines()[-1:]), f"exit code {done.returncode}")
         raise UserError(f"importing {', '.join(name for _, name in pairs)} ended the process: {last}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -12,9 +12,10 @@ import pytest
 import smoke_runs
 from safetensors.numpy import load_file, save_file
 
-from configs import coding
+from configs import coding, world
 from experiments import train
 from jaxmarl_llm import weights
+from jaxmarl_llm.config import base, base_config
 from jaxmarl_llm.factory import inputs, tasks, teams
 from jaxmarl_llm.runs.run import Run
 from jaxmarl_llm.utils import content, formats
@@ -129,6 +130,43 @@ def test_the_package_and_libraries_are_no_code_of_the_user():
     config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
     assert inputs.of_code(config) == {}
     config.task.reward = ""
+    assert inputs.of_code(config) == {}
+
+
+def declared():
+    """Paths of all fields that hold the name of a function, by what the documentation says of them."""
+    named = [path for path, own in base.FIELDS.items() if own.dotted or "dotted name" in own.about]
+    return [*named, "task.eval_source", "task.test_source"]
+
+
+@pytest.mark.parametrize("path", declared())
+def test_every_field_that_names_a_function_has_a_fingerprint(place, path):
+    name, config = "reward_of_mine.reward", base_config()
+    config.task.kind = "world" if path.endswith("source") else config.task.kind
+    config.update_from_flattened_dict({path: (name,) if path == "tools.functions" else name})
+    for module in ("reward_of_mine", "scale_of_mine"):
+        assert f"module {module} ({path}={name!r})" in inputs.of_code(config)
+
+
+WORLD = """
+from jaxmarl_llm.tasks.worlds.corridor import Corridor
+
+class Mine(Corridor):
+    best = 1.0
+"""
+
+
+def test_an_edited_world_is_refused(place):
+    (place / "reward_of_mine.py").write_text(WORLD)
+    config = world.get_config("corridor")
+    config.task.source = "reward_of_mine.Mine[:4]"
+    inputs.keep(place / "run", data_and_code(config))
+    inputs.check(place / "run", data_and_code(config))
+    (place / "reward_of_mine.py").write_text(WORLD.replace("1.0", "2.0"))
+    forget_modules()
+    with pytest.raises(UserError, match=r"other inputs: module reward_of_mine \(task.source='reward_of_mine.Mine'\)"):
+        inputs.check(place / "run", data_and_code(config))
+    config.task.source = "corridor"  # of the library
     assert inputs.of_code(config) == {}
 
 
