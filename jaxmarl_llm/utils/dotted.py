@@ -61,7 +61,7 @@ def resolve(name: str, what: str) -> Callable:
         raise UserError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script calls sys.exit, also where it has done its work
         cause = f"{type(error).__name__}: {error}"
         raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
     function = getattr(module, attribute, None)

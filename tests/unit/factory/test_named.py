@@ -7,6 +7,7 @@ import pytest
 
 from configs import coding
 from jaxmarl_llm.factory import user_code
+from jaxmarl_llm.utils.errors import UserError
 
 SOURCE = """
 print("imported")  # what a module says is no answer
@@ -75,3 +76,18 @@ def test_a_module_that_ends_the_process(tmp_path, monkeypatch):
         user_code.check_all({"lr=1": config(task__reward="own_exit.x")})
 
 
+def test_a_module_that_ends_the_process_as_if_all_were_well(tmp_path, monkeypatch):
+    (tmp_path / "own_quiet.py").write_text("import os\nos._exit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="importing own_quiet.x ended the process: exit code 0"):
+        user_code.check_all({"lr=1": config(task__reward="own_quiet.x")})
+
+
+def test_a_script_that_exits_when_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "own_script.py").write_text("import sys\ndef x(completions, **columns):\n    ...\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    message = r"task.reward 'own_script.x': cannot import 'own_script' \(SystemExit: 0\)"
+    with pytest.raises(UserError, match=message):
+        user_code.check(config(task__reward="own_script.x"))
+    with pytest.raises(UserError, match=message):
+        user_code.check_all({"lr=1": config(task__reward="own_script.x")})
