@@ -66,13 +66,15 @@ class CustomRewardTask:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
 
         Errors: RewardError with the item's task_id if the reward raises; ValueError if it returns something
-        that is not one finite number, dict of finite numbers or None per action.
+        that is not one finite number, dict of finite numbers or None per action, or is outside of its range.
         """
         check_batch(items, completions, self.agents)
         if not items:
             return []
         rewards = self._call(items, completions)
-        return [_judgement(value, item) for value, item in zip(rewards, items, strict=True)]
+        return [
+            _judgement(value, item, self.reward_range) for value, item in zip(rewards, items, strict=True)
+        ]
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
         """Parts and "total" per joint action; see `judge`."""
@@ -173,7 +175,7 @@ def _names(items: Sequence) -> str:
     return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
 
 
-def _judgement(value, item) -> Judgement:
+def _judgement(value, item, reward_range: tuple[float, float] | None) -> Judgement:
     if value is None:
         return Judgement({}, None, "not-applicable")
     scores = value if isinstance(value, Mapping) else {"total": value}
@@ -186,7 +188,8 @@ def _judgement(value, item) -> Judgement:
         name: finite_number(given, f"reward of {item.task_id!r}: {name}") for name, given in scores.items()
     }
     total = numbers.pop("total", None)
-    return Judgement(numbers, sum(numbers.values()) if total is None else total, "judged")
+    total = sum(numbers.values()) if total is None else total
+    return Judgement(numbers, in_range(total, reward_range, f"reward of {item.task_id!r}: total"), "judged")
 
 
 def finite_number(given, what: str) -> float:
@@ -200,3 +203,12 @@ def finite_number(given, what: str) -> float:
     if not abs(number) <= LARGEST:
         raise UserError(f"{what} is {given!r}, expected a finite number")
     return number
+
+
+def in_range(total: float, reward_range: tuple[float, float] | None, what: str) -> float:
+    """The total; UserError if it is outside of the range that is stated for it, by more than rounding."""
+    low, high = reward_range or (-math.inf, math.inf)
+    room = 1e-6 * (high - low)  # infinite without a range
+    if not low - room <= total <= high + room:
+        raise UserError(f"{what} is {total!r}, outside of reward_range=({low:g}, {high:g})")
+    return total

@@ -23,9 +23,9 @@ imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequenti
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from jaxmarl_llm.tasks.custom_reward import finite_number, on_scale, stated_range
+from jaxmarl_llm.tasks.custom_reward import finite_number, in_range, on_scale, stated_range
 from jaxmarl_llm.tasks.judgement import (
     History,
     Judgement,
@@ -121,7 +121,8 @@ class CustomTask:
         """The task's own judgements, one per joint answer; ``histories`` are for one that is sequential.
 
         UserCodeError with the items if it raises; UserError if it gives anything but a `Judgement` for each, whose
-        total is a finite number, or None where the reward does not apply, and whose rewards of agents are finite.
+        total is a finite number within ``reward_range``, or None where the reward does not apply, and whose parts and
+        rewards of agents are finite numbers by name.
         """
         check_batch(items, completions, self.agents)
         where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
@@ -137,7 +138,6 @@ class CustomTask:
             if not isinstance(judgement, Judgement):
                 kind = type(judgement).__name__
                 raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a Judgement")
-            check_part_names(judgement.parts, f"{self._name}: judge")
         places = [str(item.task_id) for item in items]
         if self.sequential:
             places = [
@@ -147,14 +147,28 @@ class CustomTask:
 
     def _with_numbers(self, judgement: Judgement, where: str) -> Judgement:
         """A judgement whose rewards are numbers of Python."""
+        parts = self._numbers("parts", "the part", judgement.parts, where)
+        check_part_names(parts, f"{self._name}: judge")
+        local = self._numbers("local", "the reward of", judgement.local, where)
+        if strangers := [agent for agent in local if agent not in self.agents]:
+            raise UserError(
+                f"{self._name}: there is a reward of {strangers[0]!r} for {where}; its agents are {self.agents!r}"
+            )
         total = judgement.total
         if total is not None:
-            total = finite_number(total, f"{self._name}: the total of {where}")
-        local = {
-            agent: finite_number(own, f"{self._name}: the reward of {agent!r} for {where}")
-            for agent, own in judgement.local.items()
+            what = f"{self._name}: the total of {where}"
+            total = in_range(finite_number(total, what), self.reward_range, what)
+        return dataclasses.replace(judgement, parts=parts, total=total, local=local)
+
+    def _numbers(self, field: str, one: str, given, where: str) -> dict[str, float]:
+        """The finite numbers by name that a judgement's field holds; ``one`` is what errors call such a number."""
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            what = f"{self._name}: {field} of the judgement of {where}"
+            raise UserError(f"{what} is {given!r:.80}; expected a dict of numbers by name")
+        return {
+            name: finite_number(own, f"{self._name}: {one} {name!r} for {where}")
+            for name, own in given.items()
         }
-        return dataclasses.replace(judgement, total=total, local=local)
 
     def score(self, items: Sequence, completions: dict[str, list[str]]) -> list[dict[str, float | None]]:
         """Parts and "total" per joint answer; see `judge`."""

@@ -193,16 +193,25 @@ def test_a_task_says_which_feedback_it_gives():
     ([Judgement({}, -math.inf)], ValueError, "the total of x is -inf, expected a finite number"),
     ([Judgement({}, "2")], ValueError, "the total of x is '2', expected a finite number"),
     ([Judgement({}, 1.0, local={"left": math.nan})], ValueError, "the reward of 'left' for x is nan, expected a fin"),
+    ([Judgement(1.0, {"used": 1.0})], ValueError, "parts of the judgement of x is 1.0; expected a dict of numbers by"),
+    ([Judgement({"used": None}, 1.0)], ValueError, "the part 'used' for x is None, expected a finite number"),
+    ([Judgement({"<>": math.inf}, 1.0)], ValueError, "the part '<>' for x is inf, expected a finite number"),
+    ([Judgement({3: 1.0}, 1.0)], ValueError, "parts of the judgement of x is .3: 1.0.; expected a dict of num"),
+    ([Judgement({}, {"used": 1.0})], ValueError, "the total of x is .'used': 1.0., expected a finite number"),
+    ([Judgement({}, 1.0, local=[2.0])], ValueError, r"local of the judgement of x is \[2.0\]; expected a dict of num"),
+    ([Judgement({}, 1.0, local={"up": 2.0})], ValueError, r"there is a reward of 'up' for x; its agents are \('left',"),
+    ([Judgement({}, 50)], ValueError, r"the total of x is 50.0, outside of reward_range=\(-1, 2\)"),
+    ([Judgement({}, -1.01)], ValueError, r"the total of x is -1.01, outside of reward_range=\(-1, 2\)"),
 ])  # fmt: skip
 def test_what_a_judge_must_give(judgements, error, message):
-    task = custom_task.CustomTask(changed(judgements=judgements)(), "task.kind 'mine.Task'")
+    task = custom_task.CustomTask(changed(judgements=judgements, reward_range=(-1, 2))(), "task.kind 'mine.Task'")
     with pytest.raises(error, match=f"task.kind 'mine.Task': {message}"):
         task.judge(task.items, {"left": ["a"]})
 
 
 def test_totals_are_numbers_of_python_or_none():
     totals = []
-    for given in (Judgement({}, None), Judgement({}, np.float32(0.5), local={"left": np.int32(2)})):
+    for given in (Judgement({}, None), Judgement({"p": 1}, np.float32(0.5), local={"left": np.int32(2)})):
         task = custom_task.CustomTask(changed(judgements=[given])(), "mine")
         totals += [(made.total, made.local) for made in task.judge(task.items, {"left": ["a"]})]
     assert totals == [(None, {}), (0.5, {"left": 2.0})] and type(totals[1][0]) is float

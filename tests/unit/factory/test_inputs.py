@@ -27,8 +27,6 @@ import scale_of_mine
 
 def reward(completions, **columns):
     return [scale_of_mine.SCALE * len(text) for text in next(iter(completions.values()))]
-
-reward.reward_range = (0, 100)
 """
 
 

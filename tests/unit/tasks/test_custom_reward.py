@@ -294,6 +294,17 @@ def test_range_and_normalise():
     assert task(reward).normalise(scores) == {"a": 0.5, "return": 50.0}  # (3 + 1) / 8
 
 
+@pytest.mark.parametrize("given, total", [(2500, "2500.0"), (-0.01, "-0.01"), ({"a": 60, "b": 60}, "120.0")])
+def test_a_total_outside_of_the_stated_range(given, total):
+    def reward(completions, **columns):
+        return [100.0, None, given]
+
+    assert task(reward).judge(ITEMS, ANSWERS)[1].total is None  # without a range anything goes
+    reward.reward_range = (0, 100)
+    with pytest.raises(ValueError, match=rf"reward of 't/2': total is {total}, outside of reward_range=\(0, 100\)"):
+        task(reward).judge(ITEMS, ANSWERS)
+
+
 @pytest.mark.parametrize("given", [(1, 1), (3, 1), 5.0, (0, float("inf")), ("a", "b"), (1, 2, 3)])
 def test_a_range_that_is_none(given):
     def reward(completions, **columns):
