@@ -14,7 +14,7 @@ def applied(hf, messages: Sequence[Mapping[str, str]], **options):
     try:
         return hf.apply_chat_template(list(messages), **options)
     except (jinja2.TemplateError, TypeError) as error:
-        roles = ", ".join(message["role"] for message in messages)
+        roles = ", ".join(str(message.get("role")) for message in messages)
         raise UserError(
             f"the chat template refuses a chat of the roles {roles}: {error}; model_options.chat=False writes "
             "chats without it"

@@ -119,6 +119,10 @@ class CustomRewardTask:
 
 def _column_names(items: Sequence) -> tuple[str, ...]:
     """Names of all columns: the fields of the items, and the other fields of their rows."""
+    others = [item for item in items if not dataclasses.is_dataclass(item)]
+    if others:
+        what = f"{FIELD}: the item {others[0].task_id!r} is a {type(others[0]).__name__}"
+        raise UserError(f"{what}; allowed are dataclasses, whose fields the reward gets")
     fields = [field.name for item in items[:1] for field in dataclasses.fields(item)]
     more = (name for item in items for name in getattr(item, "columns", ()))
     return tuple(dict.fromkeys([*(name for name in fields if name != "columns"), *more]))

@@ -23,6 +23,7 @@ imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequenti
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.custom_reward import finite_number, in_range, on_scale, stated_range
@@ -35,6 +36,7 @@ from jaxmarl_llm.tasks.judgement import (
     is_sequential,
     judge,
 )
+from jaxmarl_llm.tasks.types import Messages
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -42,6 +44,8 @@ FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
 EXPERT = "expert_edits"  # the feedback for which an expert is asked, and not the task
 DIALOGUE = ("privileged", "briefing", "ends")  # of a `DialogueTask`
+# The items that an argument of a task's method is about, where it is no item itself.
+_ITEMS_OF = {"feedback": lambda answers: [one.item for one in answers], "ends": lambda answer: [answer.item]}
 
 
 def resolve(name: str):
@@ -75,14 +79,15 @@ class CustomTask:
         if missing:
             raise UserError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
         self.items, self.agents = tuple(task.items), tuple(task.agents)
-        self._task, self._name, self.prompts = task, name, task.prompts
+        self._task, self._name = task, name
         self.part_names = tuple(getattr(task, "part_names", ()))
         self.reward_range = stated_range(task)
-        for name in ("feedback", *DIALOGUE):
-            if method := getattr(task, name, None):
-                setattr(self, name, method)
+        for method in ("feedback", *DIALOGUE):
+            if getattr(task, method, None):
+                setattr(self, method, functools.partial(self._call, method))
         self.feedbacks = tuple(getattr(task, "feedbacks", ()))
-        self.references = getattr(task, "references", None)
+        has_references = getattr(task, "references", None) is not None
+        self.references = functools.partial(self._call, "references") if has_references else None
         self.tools = getattr(task, "tools", None)
         self.sequential = is_sequential(task)
         self._check()
@@ -96,10 +101,38 @@ class CustomTask:
         if len(set(ids)) < len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
             raise UserError(f"{self._name}: two items have the task_id {twice!r}")
-        prompts = self.prompts(self.items[0])
+        self.prompts(self.items[0])
+
+    def _call(self, method: str, given):
+        """A method of the task; UserCodeError with the items that ``given`` is about if it raises."""
+        try:
+            return getattr(self._task, method)(given)
+        except UserError:
+            raise
+        except Exception as error:
+            items = _ITEMS_OF.get(method, lambda item: [item])(given)
+            raise dotted.UserCodeError(
+                f"{self._name}: {method} raised on {_ids(items)} ({dotted.reason(error)})"
+            ) from error
+
+    def prompts(self, item) -> dict[str, Messages]:
+        """The task's own chat messages, by agent.
+
+        UserCodeError with the item if it raises; UserError for other agents, and for what is no chat.
+        """
+        prompts = self._call("prompts", item)
         if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
             shown = sorted(prompts) if isinstance(prompts, dict) else f"a {type(prompts).__name__}"
-            raise UserError(f"{self._name}: prompts of {ids[0]} are for {shown}, its agents {self.agents!r}")
+            raise UserError(
+                f"{self._name}: prompts of {item.task_id} are for {shown}, its agents {self.agents!r}"
+            )
+        for agent, messages in prompts.items():
+            if not _is_chat(messages):
+                raise UserError(
+                    f"{self._name}: the prompt of {item.task_id} to {agent!r} is {messages!r:.80}; expected a list of "
+                    "chat messages, each {'role': text, 'content': text}"
+                )
+        return prompts
 
     def check_feedback(self, wanted: str, default: str) -> None:
         """Whether the task gives the feedback ``wanted``, a value of ``task.feedback``; UserError if not.
@@ -125,7 +158,7 @@ class CustomTask:
         rewards of agents are finite numbers by name.
         """
         check_batch(items, completions, self.agents)
-        where = ", ".join(dict.fromkeys(str(item.task_id) for item in items))
+        where = _ids(items)
         try:
             judgements = judge(self._task, items, completions, histories)
         except Exception as error:
@@ -177,3 +210,15 @@ class CustomTask:
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
         return on_scale(scores, self.reward_range)
+
+
+def _ids(items: Sequence) -> str:
+    return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
+
+
+def _is_chat(messages) -> bool:
+    """Whether it is a list of messages with a role and a content, both texts."""
+    return isinstance(messages, list | tuple) and all(
+        isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+        for message in messages
+    )

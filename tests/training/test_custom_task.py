@@ -18,7 +18,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.planning import sampler_calls
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import protocols, tasks, user_code
-from jaxmarl_llm.protocols import Pipeline
+from jaxmarl_llm.protocols import Answer, Pipeline
 from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
@@ -155,12 +155,24 @@ def changed(**parts):
     (changed(__init__=lambda self, *given: None), "items is empty"),
     (changed(__init__=lambda self, *given: setattr(self, "items", [3])), "'int' object has no .*task_id"),
     (changed(prompts=lambda self, item: {"right": []}), r"prompts of x are for \['right'\], its agents"),
+    (changed(prompts=lambda self, item: {"left": "Use it."}), "the prompt of x to 'left' is 'Use it.'; expected a"),
+    (changed(prompts=lambda self, item: {"left": ["Use it."]}), "the prompt of x to 'left' is .*; expected a list of"),
+    (changed(prompts=lambda self, item: {"left": [{"role": "user"}]}), "the prompt of x to 'left' is .*; expected"),
     (changed(reward_range=(2, 1)), "reward_range=.*; allowed: two finite numbers"),
 ])  # fmt: skip
 def test_what_a_task_must_be(monkeypatch, made, message):
     monkeypatch.setattr(custom_task, "resolve", lambda name: made)
     with pytest.raises(ValueError, match=message):
         custom_task.build("mine.Task", None, None, "train")
+
+
+@pytest.mark.parametrize("method", ["prompts", "references", "privileged", "briefing", "ends", "feedback"])
+def test_methods_that_raise_are_named_with_the_item(method):
+    own = changed(**{"prompts": Good.prompts} | {method: lambda self, given: 1 / (given is None)})
+    with pytest.raises(dotted.UserCodeError, match=rf"^mine: {method} raised on x \(ZeroDivisionError: "):
+        task = custom_task.CustomTask(own(), "mine")
+        answer = Answer(task.items[0], {"left": "a"}, Judgement({}, 1.0))
+        getattr(task, method)({"ends": answer, "feedback": [answer]}.get(method, task.items[0]))
 
 
 def test_two_items_of_one_name(monkeypatch):

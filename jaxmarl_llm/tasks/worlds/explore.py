@@ -3,18 +3,35 @@
 import random
 from collections.abc import Iterator
 
-from jaxmarl_llm.tasks.worlds.types import World
+from jaxmarl_llm.tasks.worlds.types import Step, World
 from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 EPISODES, STEPS = 200, 20
 
 
+# What these methods of a world give.
+GIVEN = {"rules": str, "show": str, "step": Step}  # and legal, texts
+
+
 def called(world: World, method: str, name: str, where: str, *arguments):
-    """What a method of a world gives; UserCodeError with the world's name and where it was, if it raises."""
+    """What a method of a world gives.
+
+    UserCodeError with the world's name and where it was, if it raises; UserError if it gives anything else.
+    """
     try:
-        return getattr(world, method)(*arguments)
+        given = getattr(world, method)(*arguments)
+        given = tuple(given) if method in ("starts", "legal") and not isinstance(given, str) else given
     except Exception as error:
         raise dotted.UserCodeError(f"{name}: {method} raised at {where} ({dotted.reason(error)})") from error
+    if method == "legal":
+        fits, wanted = isinstance(given, tuple) and all(isinstance(each, str) for each in given), "texts"
+    else:
+        kind = GIVEN.get(method, object)
+        fits, wanted = isinstance(given, kind), "a text" if kind is str else f"a {kind.__name__}"
+    if not fits:
+        raise UserError(f"{name}: {method} gave {given!r:.80} at {where}; expected {wanted}")
+    return given
 
 
 def walk(world: World, episodes: int = EPISODES, name: str = "the world") -> Iterator[tuple]:
@@ -30,7 +47,7 @@ def walk(world: World, episodes: int = EPISODES, name: str = "the world") -> Ite
         for number in range(1, STEPS + 1):
             where = f"{start.task_id}, step {number}"
             legal = {agent: called(world, "legal", name, where, state, agent) for agent in world.agents}
-            joint = {agent: chance.choice(list(allowed)) for agent, allowed in legal.items()}
+            joint = {agent: chance.choice(allowed) for agent, allowed in legal.items()}
             step = called(world, "step", name, where, state, joint)
             state = step.state
             yield state

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.worlds.ball import Ball
 from jaxmarl_llm.tasks.worlds.corridor import Corridor
+from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.kitchen import Kitchen
 from jaxmarl_llm.tasks.worlds.philosophers import Philosophers
 from jaxmarl_llm.tasks.worlds.task import WorldTask
-from jaxmarl_llm.tasks.worlds.types import World
+from jaxmarl_llm.tasks.worlds.types import Start, World
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -42,12 +43,15 @@ def load_task(
     sources.check_split(split)
     name, part = sources.parse(source)
     world = load_world(name, agents)
-    starts = list(world.starts())
+    where = f"{FIELD} {name!r}"
+    starts = list(called(world, "starts", where, "the beginning"))
+    if others := [one for one in starts if not isinstance(one, Start)]:
+        raise UserError(f"{where}: starts gave {others[0]!r:.80}; expected each to be a Start")
     names = [start.task_id for start in starts]
     if twice := [one for one in names if names.count(one) > 1]:
-        raise UserError(f"{FIELD} {name!r}: two starts have the task_id {twice[0]!r}")
+        raise UserError(f"{where}: two starts have the task_id {twice[0]!r}")
     items = sources.of_split(starts, split)[part]
-    return WorldTask(world, items, remember, f"{FIELD} {name!r}", share_views)
+    return WorldTask(world, items, remember, where, share_views)
 
 
 def _own(name: str, agents: tuple[str, ...]) -> World:

@@ -113,7 +113,7 @@ class WorldTask:
 
     def action(self, state: State, agent: str, text: str) -> str:
         """The legal action that a text is in a state; `world.wait` if it names none."""
-        named = read_action(text, tuple(self.world.legal(state, agent)))
+        named = read_action(text, called(self.world, "legal", self._name, "a state", state, agent))
         return self.world.wait if named is None else named
 
     def judge(
@@ -178,10 +178,11 @@ class WorldTask:
 
     def _legal(self, place: _Place, agent: str) -> tuple[str, ...]:
         """The actions that an agent may take; UserError if it may not wait."""
-        legal = tuple(self._call("legal", place.start, self._state(place), agent))
+        turn = len(place.actions) + 1
+        legal = self._call("legal", place.start, self._state(place), agent, turn=turn)
         if self.world.wait not in legal:
             raise UserError(
-                f"{self._name}: the legal actions of {agent!r} in {place.name}, turn {len(place.actions) + 1}, are "
+                f"{self._name}: the legal actions of {agent!r} in {place.name}, turn {turn}, are "
                 f"{legal!r}; {self.world.wait!r} must be among them"
             )
         return legal
@@ -222,6 +223,10 @@ class WorldTask:
     def _with_numbers(self, step: Step, where: str) -> Step:
         """A step whose rewards are numbers of Python."""
         reward = finite_number(step.reward, f"{self._name}: the reward at {where}")
+        if not isinstance(step.local, Mapping):
+            raise UserError(
+                f"{self._name}: local of the step at {where} is {step.local!r:.80}; expected a dict of numbers by agent"
+            )
         local = {
             agent: finite_number(own, f"{self._name}: the reward of {agent!r} at {where}")
             for agent, own in step.local.items()
@@ -251,5 +256,6 @@ class WorldTask:
     def _facts(self, place: _Place) -> tuple:
         """What can be seen of the last step."""
         step = self._step(place)
-        seen = [self._call("show", place.start, step.state, agent) for agent in self.agents]
+        turn = len(place.actions)
+        seen = [self._call("show", place.start, step.state, agent, turn=turn) for agent in self.agents]
         return step.reward, bool(step.done), *seen

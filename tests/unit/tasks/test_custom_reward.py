@@ -9,6 +9,7 @@ import json
 import math
 import os
 import threading
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -313,6 +314,15 @@ def test_a_range_that_is_none(given):
     reward.reward_range = given
     with pytest.raises(ValueError, match=r"reward.reward_range=.* allowed: two finite numbers, \(lowest"):
         task(reward)
+
+
+def test_items_that_have_no_fields():
+    class Plain:
+        task_id = "t/0"
+
+    own = SimpleNamespace(items=[Plain()], agents=("aux", "main"), prompts=None)
+    with pytest.raises(ValueError, match="task.reward: the item 't/0' is a Plain; allowed are dataclasses, whose"):
+        CustomRewardTask(own, lengths)
 
 
 def test_wrong_completions():

@@ -245,6 +245,39 @@ def test_a_world_that_raises_is_named_with_start_and_turn():
         vocabulary(task.world)
 
 
+@pytest.mark.parametrize("method, given, message", [
+    ("step", (1, 1.0, False), r"step gave \(1, 1.0, False\) at zero, turn 1; expected a Step"),
+    ("step", None, "step gave None at zero, turn 1; expected a Step"),
+    ("step", Step(1, local=[1.0]), r"local of the step at zero, turn 1 is \[1.0\]; expected a dict of numbers by"),
+    ("legal", (1, 2, "wait"), r"legal gave \(1, 2, 'wait'\) at zero, turn 1; expected texts"),
+    ("legal", "wait", "legal gave 'wait' at zero, turn 1; expected texts"),
+    ("show", 3, "show gave 3 at zero(, turn 1)?; expected a text"),
+    ("rules", None, "rules gave None at zero; expected a text"),
+])  # fmt: skip
+def test_what_methods_of_a_world_must_give(method, given, message):
+    world = type("Odd", (Counting,), {method: lambda self, *arguments: given})()
+    task = WorldTask(world, name="task.source 'mine'")
+    with pytest.raises(UserError, match=f"^task.source 'mine': {message}"):
+        task.prompts(task.items[0])
+        episode(task, task.items[0], {"a": "add", "b": "add"})
+    with pytest.raises(UserError, match=f"{method} gave|local of") as error:
+        list(walk(world))
+        vocabulary(world)
+        episode(task, task.items[0], {"a": "add", "b": "add"})
+    assert "expected" in str(error.value)
+
+
+@pytest.mark.parametrize("starts, message", [
+    (lambda self: 1 / 0, "starts raised at the beginning .*ZeroDivisionError"),
+    (lambda self: None, "starts raised at the beginning .*TypeError"),
+    (lambda self: ["zero"], "starts gave 'zero'; expected each to be a Start"),
+])  # fmt: skip
+def test_starts_of_ones_own(starts, message, monkeypatch):
+    monkeypatch.setitem(WORLDS, "mine", type("Odd", (Counting,), {"starts": starts}))
+    with pytest.raises((UserError, UserCodeError), match=f"task.source 'mine': {message}"):
+        load_task("mine", "all", ("a", "b"))
+
+
 @pytest.mark.parametrize("given", [math.nan, math.inf, "1", None])
 @pytest.mark.parametrize("of_agent", [False, True])
 def test_rewards_of_a_world_are_finite_numbers(given, of_agent):
