@@ -62,8 +62,7 @@ class RewardCalls:
 
 def call(reward: Callable, completions: Completions, columns: Columns) -> Any:
     """What the reward returns; an ``async def`` is awaited in an event loop of its own."""
-    result = reward(completions, **columns)
-    return _awaited(result) if inspect.isawaitable(result) else result
+    return awaited(reward(completions, **columns))
 
 
 def values_of(result: Any, number: int) -> list:
@@ -76,9 +75,13 @@ def values_of(result: Any, number: int) -> list:
     return list(result)
 
 
-def _awaited(awaitable) -> Any:
+def awaited(result: Any) -> Any:
+    """What a function of the user's gives: its result, or that of the awaitable that an ``async def`` returns."""
+    if not inspect.isawaitable(result):
+        return result
+
     async def wait():
-        return await awaitable
+        return await result
 
     try:
         asyncio.get_running_loop()

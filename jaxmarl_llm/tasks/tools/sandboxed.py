@@ -45,6 +45,11 @@ def _sandboxed(name: str, executor: Executor) -> Tool:
             f"{FIELD} {name!r}: its parameter 'item' is the problem, which stays in this process; allowed are "
             "functions without it, or tools.place='process'"
         )
+    if inspect.iscoroutinefunction(function):  # no sockets there, with which event loops wake up
+        raise UserError(
+            f"{FIELD} {name!r} is an async def, whose event loop the sandbox does not allow; allowed are other "
+            "functions, or tools.place='process'"
+        )
     path = inspect.getsourcefile(function) if inspect.isfunction(function) else None
     if path is None:
         raise UserError(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxmarl_llm.executor import ExecutorError
+from jaxmarl_llm.tasks.reward_calls import awaited
 from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -171,7 +172,7 @@ class Toolbox:
         tool, arguments = read
         more = {"item": call.item} if tool.of_item else {}
         try:
-            return _readable(tool.call(**arguments, **more))
+            return _readable(awaited(tool.call(**arguments, **more)))
         except ToolError as error:
             name = getattr(call.item, "task_id", None)
             where = f"item {name!r}, turn {call.turn + 1}" if name is not None else f"turn {call.turn + 1}"
@@ -208,14 +209,30 @@ def _complaint(tool: Tool, given: Any) -> str:
 def of_function(function: Callable[..., Any], name: str = "") -> Tool:
     """A tool from a function with a docstring, whose parameters all have one of `TYPES` as annotation.
 
-    A parameter ``item`` without an annotation is given the problem. ValueError names what it lacks.
+    It may be an ``async def``, which each call awaits. A parameter ``item`` without an annotation is given the problem.
+    ValueError names what it lacks.
     """
-    name = name or function.__name__
+    name = name or getattr(function, "__name__", repr(function))
+    if isinstance(function, type) or not hasattr(function, "__name__"):
+        kind = "class" if isinstance(function, type) else type(function).__name__
+        raise UserError(f"{FIELD} {name!r} is a {kind}; allowed are functions")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UserError(f"{FIELD} {name!r} is a generator; allowed are functions that return their result")
     about = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
     if not about:
         raise UserError(f"{FIELD} {name!r} has no docstring, which tells agents what it does")
-    hints = typing.get_type_hints(function)
-    parameters = inspect.signature(function).parameters
+    try:
+        hints, parameters = typing.get_type_hints(function), inspect.signature(function).parameters
+    except Exception as error:  # an annotation is an expression
+        raise UserError(
+            f"{FIELD} {name!r}: its parameters cannot be read ({dotted.reason(error)})"
+        ) from error
+    for parameter in parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise UserError(
+                f"{FIELD} {name!r}: its parameter '{parameter}' is {parameter.kind.description}; allowed are those "
+                "that can be given by name"
+            )
     own = [parameter for parameter in parameters if not (parameter == "item" and parameter not in hints)]
     for parameter in own:
         if hints.get(parameter) not in TYPES:

@@ -44,6 +44,9 @@ def read(path: str) -> str:
 
 def of_item(item, a: int) -> str:
     """Needs the problem."""
+
+async def later(a: int) -> str:
+    """Waits."""
 '''
 
 
@@ -84,6 +87,8 @@ def test_calls_run_apart_and_cannot_hang(executor, module):
 def test_functions_that_cannot_run_there(executor, module):
     with pytest.raises(ValueError, match="tools.functions 'own_tools.of_item': its parameter 'item' is the problem"):
         sandboxed.of_names(["own_tools.of_item"], executor)
+    with pytest.raises(ValueError, match="'own_tools.later' is an async def, .*; allowed are other functions"):
+        sandboxed.of_names(["own_tools.later"], executor)
     with pytest.raises(ValueError, match="'needy_tools.add': its file cannot be loaded in the sandbox .*psutil"):
         sandboxed.of_names(["needy_tools.add"], executor)
 

@@ -1,9 +1,13 @@
 """Tools from functions, and what every kind of call gives back: a result, or a sentence that an agent can act on."""
 
+import asyncio
+import dataclasses
+import functools
+
 import pytest
 from toolboxes import BOX, add, call
 
-from jaxmarl_llm.tasks.tools import Tool, Toolbox
+from jaxmarl_llm.tasks.tools import Call, Tool, Toolbox
 from jaxmarl_llm.tasks.tools.toolbox import LONGEST, of_function, of_names
 
 
@@ -58,7 +62,71 @@ def listed(a: list) -> int:
     return len(a)
 
 
+class Adder:
+    """Adds."""
+
+    def __call__(self, a: int) -> int:
+        return a
+
+
+def steps(a: int):
+    """Counts."""
+    yield a
+
+
+async def later_steps(a: int):
+    """Counts."""
+    yield a
+
+
+def before(a: int, /, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+def several(*names: str) -> str:
+    """Joins."""
+    return ",".join(names)
+
+
+def by_name(**numbers: int) -> int:
+    """Adds."""
+    return sum(numbers.values())
+
+
+def unknown(a: "Nowhere") -> int:  # noqa: F821
+    """Has a type that is not there."""
+    return a
+
+
+async def double(a: int) -> int:
+    """Doubles."""
+    await asyncio.sleep(0)
+    return 2 * a
+
+
+def test_coroutines_are_awaited():
+    box = Toolbox([of_function(double), dataclasses.replace(of_function(double, "quick"), at_once=True)])
+    assert box.result(None, call("double", a=4)) == "8"
+    calls = [Call(None, call(name, a=n)) for n, name in enumerate(("quick", "double", "quick"))]
+    assert box.results(calls) == ["0", "2", "4"]
+
+    async def in_a_loop():  # as in a notebook
+        return box.result(None, call("double", a=5))
+
+    assert asyncio.run(in_a_loop()) == "10"
+
+
 @pytest.mark.parametrize("function, message", [
+    (Adder, "tools.functions 'Adder' is a class; allowed are functions"),
+    (Adder(), "tools.functions .*Adder object .* is a Adder; allowed are functions"),
+    (functools.partial(before, 1), "tools.functions .* is a partial; allowed are functions"),
+    (steps, "tools.functions 'steps' is a generator; allowed are functions that return their result"),
+    (later_steps, "tools.functions 'later_steps' is a generator; allowed"),
+    (before, "'before': its parameter 'a: int' is positional-only; allowed are those that can be given by name"),
+    (several, r"'several': its parameter '\*names: str' is variadic positional; allowed"),
+    (by_name, r"'by_name': its parameter '\*\*numbers: int' is variadic keyword; allowed"),
+    (unknown, r"'unknown': its parameters cannot be read \(NameError: name 'Nowhere' is not defined\)"),
     (nothing, "tools.functions 'nothing' has no docstring"),
     (untyped, "tools.functions 'untyped': its parameter 'a' needs one of the types str, int, float, bool"),
     (listed, "tools.functions 'listed': its parameter 'a' needs one of the types"),
