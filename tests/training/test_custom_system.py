@@ -1,5 +1,6 @@
 """A system of the user's own, named in a config."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -15,8 +16,9 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import systems
 from jaxmarl_llm.runs import training_loop
-from jaxmarl_llm.systems import custom
+from jaxmarl_llm.systems import custom, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.testing import small_forest
 from jaxmarl_llm.utils import dotted
 
 MADE = forest("aligned", [1.0, 2.0, 6.0], samples=3)
@@ -52,6 +54,31 @@ def test_the_example_of_the_docs_by_hand(written):
     assert credit.advantages.tolist() == [-1, 0, 1] * 2
 
 
+def test_the_example_groups_by_what_the_config_says(written):
+    """Two items, with the same prompt to the agent as turns of one: train.group_by=prompt puts them in one group."""
+    made = small_forest(rewards=((1.0, 2.0, 5.0), (3.0, 0.0, 4.0)))
+    prompt = np.arange(1, 3, dtype=np.int32)
+    turns = tuple(dataclasses.replace(turn, item=0, turn=turn.item, prompt=prompt) for turn in made.turns)
+    joints = tuple(dataclasses.replace(joint, item=0, turn=joint.item) for joint in made.joints)
+    one = dataclasses.replace(made, items=made.items[:1], turns=turns, joints=joints)
+    assign, agents = custom.resolve(written(example())), {turn.agent for turn in turns}
+    for by, number in (("turn", 2 * len(agents)), ("prompt", len(agents))):
+        assert len(set(assign(one, CreditConfig(group_by=by)).groups.tolist())) == number
+
+
+@pytest.mark.parametrize("form", ["list", "jnp.asarray"])
+def test_lists_and_arrays_of_jax_become_arrays_of_numpy(written, form):
+    expected = magrpo.assign(MADE, CreditConfig())
+    parts = ", ".join(f"{part}={form}(made.{part})" for part in ("advantages", "returns", "groups"))
+    body = f"    made = magrpo.assign(forest, config)\n    return dataclasses.replace(made, {parts})\n"
+    credit = custom.resolve(written(f"{HEAD}    import jax.numpy as jnp\n{body}"))(MADE, CreditConfig())
+    for part, dtype in (("advantages", np.float32), ("returns", np.float32), ("groups", np.int32)):
+        array = getattr(credit, part)
+        assert type(array) is np.ndarray and array.dtype == dtype
+        np.testing.assert_array_equal(array, getattr(expected, part))
+    assert credit.metrics() == expected.metrics()
+
+
 @pytest.mark.model
 @pytest.mark.usefixtures("programs_shared")
 def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
@@ -73,6 +100,13 @@ def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
      r"advantages have shape \(2,\); expected \(6,\)"),
     ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=np.full(6, np.nan))",
      "advantages are not finite"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), returns=None)", r"returns have shape \(\); exp"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=['a'] * 6)",
+     "advantages are no array of numbers .ValueError"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), groups=np.full(6, 0.5))",
+     "groups are not all whole numbers"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), groups=np.full(6, np.nan))",
+     "groups are not all whole numbers"),
 ])  # fmt: skip
 def test_what_it_must_return(written, body, text):
     name = written(f"{HEAD}{body}\n")
