@@ -20,7 +20,7 @@ from numbers import Real
 import numpy as np
 
 from jaxmarl_llm.tasks import reward_calls
-from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_part_names
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_part_names, is_sequential
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -42,12 +42,18 @@ class CustomRewardTask:
 
     `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
     range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
-    ValueError for an invalid range, and for a function that does not take the columns of the items.
+    ValueError for an invalid range, for a function that does not take the columns of the items, and for a task that is
+    sequential: its rewards depend on the answers before, and it says when an episode ends.
     """
 
     part_names: tuple[str, ...] = ()
 
     def __init__(self, task, reward: Callable | reward_calls.RewardCalls):
+        if is_sequential(task):
+            raise UserError(
+                f"{FIELD}: a task that is sequential, whose answers go on from those before, has its own rewards; "
+                "allowed is ''"
+            )
         self.items, self.agents, self.prompts = task.items, task.agents, task.prompts
         self._calls = (
             reward if isinstance(reward, reward_calls.RewardCalls) else reward_calls.RewardCalls(reward)

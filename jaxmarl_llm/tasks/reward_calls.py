@@ -6,7 +6,9 @@ import concurrent.futures
 import functools
 import inspect
 import multiprocessing
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Set
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from jaxmarl_llm.utils import dotted
@@ -38,7 +40,8 @@ class RewardCalls:
     def __call__(self, completions: Completions, columns: Columns) -> list:
         """The reward's values of all joint answers, in order.
 
-        Raises what the reward raises; UserError if what it returns is no list of a value for each.
+        Raises what the reward raises; UserError if what it returns is no list of a value for each, or if one of its
+        processes ends.
         """
         number = len(next(iter(completions.values())))
         if self._workers == 1:
@@ -51,9 +54,17 @@ class RewardCalls:
         in_process = self._place == PROCESSES
         pool, work = _pool(self._place, self._workers), _named if in_process else call
         reward = self._name if in_process else self.function
-        futures = [pool.submit(work, reward, _cut(completions, part), _cut(columns, part)) for part in parts]
+        futures: list[concurrent.futures.Future] = []
         try:
+            for part in parts:
+                futures.append(pool.submit(work, reward, _cut(completions, part), _cut(columns, part)))
             values = [values_of(f.result(), p.stop - p.start) for f, p in zip(futures, parts, strict=True)]
+        except BrokenProcessPool as error:
+            _pool.cache_clear()  # no call of this pool would be answered any more
+            raise UserError(
+                "a process of task.reward_place='processes' ended while it called the reward, as with os._exit, a "
+                "crash or too little memory"
+            ) from error
         finally:
             for future in futures:
                 future.cancel()
@@ -68,10 +79,14 @@ def call(reward: Callable, completions: Completions, columns: Columns) -> Any:
 def values_of(result: Any, number: int) -> list:
     """The values of a returned list, tuple, array or series; UserError for anything else."""
     unordered = isinstance(result, str | bytes | Mapping | Set)
-    if unordered or not isinstance(result, Iterable) or not hasattr(result, "__len__"):
+    try:
+        length = len(result) if isinstance(result, Iterable) and not unordered else None
+    except TypeError:  # an array of no dimension has no length
+        length = None
+    if length is None:
         raise UserError(f"the reward returned a {type(result).__name__}, expected a list")
-    if len(result) != number:
-        raise UserError(f"the reward returned {len(result)} values")
+    if length != number:
+        raise UserError(f"the reward returned {length} values")
     return list(result)
 
 
@@ -96,9 +111,23 @@ def _cut(by_name: Mapping[str, list], part: slice) -> dict[str, list]:
 
 
 def _named(reward: str, completions: Completions, columns: Columns) -> list:
-    """`call` in a process: only a list goes back, since arrays may live on its devices."""
+    """`call` in a process: only a list goes back, since arrays may live on its devices, or an error that can."""
     number = len(next(iter(completions.values())))
-    return values_of(call(_imported(reward), completions, columns), number)
+    try:
+        return values_of(call(_imported(reward), completions, columns), number)
+    except Exception as error:
+        if _survives(error):
+            raise
+        raise RuntimeError(dotted.reason(error)) from None
+
+
+def _survives(error: Exception) -> bool:
+    """Whether an error can go to another process: one that cannot be made again there would break the pool."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True
 
 
 @functools.cache

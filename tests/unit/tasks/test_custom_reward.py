@@ -316,6 +316,57 @@ def test_a_range_that_is_none(given):
         task(reward)
 
 
+def test_a_sequential_task_has_its_own_rewards():
+    own = SimpleNamespace(items=ITEMS, agents=("aux", "main"), prompts=None, sequential=True)
+    with pytest.raises(ValueError, match="task.reward: a task that is sequential, .* has its own rewards; allowed"):
+        CustomRewardTask(own, lengths)
+
+
+@pytest.mark.parametrize("given, kind", [(np.array(1.0), "ndarray"), (jnp.float32(1), "ArrayImpl"), (1.0, "float")])
+def test_a_single_number_is_no_list(given, kind):
+    for calls in (RewardCalls(lambda c, **_: given), RewardCalls(lambda c, **_: given, workers=2)):
+        with pytest.raises(ValueError, match=f"the reward returned a {kind}, expected a list; for 3 joint actions"):
+            task(calls).judge(ITEMS, ANSWERS)
+
+
+ENDING = """
+import multiprocessing, os
+
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+
+def odd(completions, **columns):
+    if "bb" in completions["aux"]:
+        raise Odd("no bb", 2)
+    return [1.0] * len(completions["aux"])
+
+def ends(completions, **columns):
+    if multiprocessing.parent_process() and "bb" in completions["aux"]:
+        os._exit(1)
+    return [1.0] * len(completions["aux"])
+
+def fine(completions, **columns):
+    return [1.0] * len(completions["aux"])
+"""
+
+
+@pytest.mark.slow
+def test_the_pool_goes_on_after_errors_that_cannot_be_sent_and_processes_that_end(tmp_path, monkeypatch):
+    (tmp_path / "ending_rewards.py").write_text(ENDING)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def judged(name):
+        own = task(RewardCalls(f"ending_rewards.{name}", workers=3, place="processes"))  # a pool that knows this folder
+        return [judgement.total for judgement in own.judge(ITEMS, ANSWERS)]
+
+    with pytest.raises(RewardError, match=r"the reward raised on task_id t/1 \(Odd: no bb\)"):
+        judged("odd")
+    with pytest.raises(ValueError, match="a process of task.reward_place='processes' ended while it called the rew"):
+        judged("ends")
+    assert judged("fine") == [1.0] * 3
+
+
 def test_items_that_have_no_fields():
     class Plain:
         task_id = "t/0"
