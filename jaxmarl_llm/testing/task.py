@@ -2,6 +2,7 @@
 
 import copy
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from types import MappingProxyType
@@ -13,11 +14,14 @@ from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks.custom_task import CustomTask
 from jaxmarl_llm.tasks.judgement import Judgement, judge
 from jaxmarl_llm.tasks.types import RoundsTask, Task
+from jaxmarl_llm.tasks.worlds import explore
 from jaxmarl_llm.testing.rounds import check_rounds
 from jaxmarl_llm.testing.rules import call, require, require_messages
+from jaxmarl_llm.utils import content
 
 # Answers that no task should pay for, and that no judge may break on.
 WORTHLESS = ("", " \n\t", "\0\ufffd\N{SLIGHTLY SMILING FACE}", "```python\ndef", "(" * 300, "word " * 400)
+EPISODES = 4  # of a world
 References = Callable[[Any], Mapping[str, Any] | None]
 Row = tuple[Any, dict[str, str]]  # an item, and the text of every agent
 
@@ -32,7 +36,8 @@ def check_task(
     """Check a task against `tasks.types.Task` and the interfaces that extend it, as far as it has them.
 
     The judge is given worthless answers (empty, garbage, very long), the reference answers, and ``answers``,
-    in one batch, in the opposite order, and one by one.
+    in one batch, in the opposite order, and one by one. Of a task with a ``world`` a few episodes of legal actions
+    are judged too, step by step, twice.
 
     Rules: names and task_ids differ; prompts are chat messages to every agent and do not change; an answer
     gets a `Judgement` with the parts that the task names and a finite total in its range, or None; the same
@@ -54,8 +59,7 @@ def check_task(
         task = call("task: it has what docs/tasks.md names", CustomTask, task, type(task).__name__)
     _check_names(task)
     chosen = tuple(task.items[:items])
-    for item in chosen:
-        _check_prompts(task, item)
+    prompts = [_check_prompts(task, item) for item in chosen]
     references = references or getattr(task, "references", None) or (lambda item: None)
     best = [_reference(task, item, references) for item in chosen]
     rows: list[Row] = []
@@ -63,6 +67,11 @@ def check_task(
         rows += [(item, dict.fromkeys(task.agents, text)) for text in WORTHLESS]
         rows += [(item, dict(answer)) for answer in (*answers, *([known] if known else []))]
     judgements = _check_judge(task, rows)
+    for item, before in zip(chosen, prompts, strict=True):
+        after = task.prompts(item)
+        require(after == before, f"prompts of {item.task_id}: the same after answers were judged", after)
+    if getattr(task, "world", None) is not None:
+        _check_episodes(task)
     _check_refusals(task, rows[0])
     _check_worth(rows, judgements, dict(zip(map(id, chosen), best, strict=True)))
     _check_scale(task, judgements)
@@ -85,7 +94,8 @@ def _check_names(task: Task) -> None:
         require(fits, "reward_range: (lowest, highest), finite, or None", limits)
 
 
-def _check_prompts(task: Task, item: Any) -> None:
+def _check_prompts(task: Task, item: Any) -> dict[str, list[dict[str, str]]]:
+    """The prompts, checked."""
     where = f"prompts of {item.task_id}"
     first = call(f"{where}: they do not raise", task.prompts, item)
     require(isinstance(first, dict), f"{where}: a dict, {{agent: messages}}", first)
@@ -94,6 +104,7 @@ def _check_prompts(task: Task, item: Any) -> None:
         require_messages(messages, f"{where} to {agent}")
     kept, again = copy.deepcopy(first), task.prompts(item)
     require(again == kept, f"{where}: the same whenever they are made", again)
+    return kept
 
 
 def _reference(task: Task, item: Any, references: References) -> dict[str, str] | None:
@@ -113,9 +124,12 @@ def _judged(task: Task, rows: Sequence[Row]) -> list[Judgement]:
     """Judgements of a batch, one for each answer."""
     items = [item for item, _ in rows]
     completions = {agent: [answer[agent] for _, answer in rows] for agent in task.agents}
-    given = [*items], copy.deepcopy(completions)
+    given, held = ([*items], copy.deepcopy(completions)), content.of_values(items)
     judgements = list(call("judge: no answer makes it raise", _judge, task, items, completions))
-    require((items, completions) == given, "judge: items and completions stay as they are", completions)
+    rule = "judge: items and completions stay as they are"
+    same = len(items) == len(given[0]) and all(map(operator.is_, items, given[0]))
+    require(same and completions == given[1], rule, completions)
+    require(content.of_values(items) == held, rule, items)
     what = f"{len(judgements)} of {len(rows)}"
     require(len(judgements) == len(rows), "judge: a judgement for each answer", what)
     return judgements
@@ -124,6 +138,26 @@ def _judged(task: Task, rows: Sequence[Row]) -> list[Judgement]:
 def _judge(task: Task, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Judgement]:
     """The task's judgements of first answers: nothing came before them."""
     return judge(task, items, completions, [()] * len(items))
+
+
+def _check_episodes(task: Any) -> None:
+    """Episodes of legal actions, each judged after every step, and once more.
+
+    The longest history comes first: a `WorldTask` plays that of the first answer again, without what it remembers.
+    """
+    rule = "world: every legal action can be taken"
+    for start, joints, _ in call(rule, lambda: list(explore.episodes_of(task.world, EPISODES))):
+        steps = range(len(joints))[::-1]
+        completions = {agent: [joints[k][agent] for k in steps] for agent in task.agents}
+        histories, items = [joints[:k] for k in steps], [start] * len(joints)
+        rule = f"judge: an episode from {start.task_id} does not make it raise"
+        first, second = (
+            call(rule, judge, task, items, copy.deepcopy(completions), histories) for _ in range(2)
+        )
+        for k, one, other in zip(steps, first, second, strict=True):
+            _check_judgement(task, (start, joints[k]), one)
+            rule = f"judge: a step gets the same scores judged twice, see {start.task_id}, turn {k + 1}"
+            require(_facts(one) == _facts(other), rule, f"{_facts(other)}, not {_facts(one)}")
 
 
 def _check_judge(task: Task, rows: Sequence[Row]) -> list[Judgement]:

@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from jaxmarl_llm.tasks.worlds.types import Step, World
+from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -34,25 +35,39 @@ def called(world: World, method: str, name: str, where: str, *arguments):
     return given
 
 
-def walk(world: World, episodes: int = EPISODES, name: str = "the world") -> Iterator[tuple]:
-    """States of some episodes of at most `STEPS` steps, in which every agent takes any legal action.
+class Episode(NamedTuple):
+    """A walk through a world: the joint actions, {agent: action}, and the states before, between and after them."""
+
+    start: Start
+    joints: list[dict[str, str]]
+    states: list[State]
+
+
+def episodes_of(world: World, number: int, name: str = "the world") -> Iterator[Episode]:
+    """Episodes of at most `STEPS` steps, in which every agent takes any legal action.
 
     UserCodeError, with the start and the step, if the world, which errors call ``name``, raises.
     """
     chance, starts = random.Random(0), list(world.starts())
-    for n in range(episodes):
+    for n in range(number):
         start = starts[n % len(starts)]
-        state = called(world, "reset", name, start.task_id, start)
-        yield state
-        for number in range(1, STEPS + 1):
-            where = f"{start.task_id}, step {number}"
+        episode = Episode(start, [], [called(world, "reset", name, start.task_id, start)])
+        for step_number in range(1, STEPS + 1):
+            where, state = f"{start.task_id}, step {step_number}", episode.states[-1]
             legal = {agent: called(world, "legal", name, where, state, agent) for agent in world.agents}
             joint = {agent: chance.choice(allowed) for agent, allowed in legal.items()}
             step = called(world, "step", name, where, state, joint)
-            state = step.state
-            yield state
+            episode.joints.append(joint)
+            episode.states.append(step.state)
             if step.done:
                 break
+        yield episode
+
+
+def walk(world: World, episodes: int = EPISODES, name: str = "the world") -> Iterator[State]:
+    """The states of `episodes_of` a world, in order."""
+    for episode in episodes_of(world, episodes, name):
+        yield from episode.states
 
 
 def vocabulary(world: World) -> tuple[list[str], list[str]]:

@@ -1,16 +1,19 @@
 """Every task of the package keeps the contract of tasks, and `check_task` notices each way to break it."""
 
 import dataclasses
+import random
 
 import pytest
 import scripted_programs
 import scripted_rounds
+import worlds
 
 from jaxmarl_llm.config import FIELDS, base_config
 from jaxmarl_llm.factory import tasks as task_factory
 from jaxmarl_llm.tasks import CustomRewardTask, Judgement
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.toys import convention, letters, lock, matrix_game
+from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_task
 
 KINDS = FIELDS["task.kind"].choices
@@ -237,6 +240,71 @@ def test_broken_tasks_are_noticed(rule):
     mended = hasattr(task, "normalise") and "is missing" not in rule
     with pytest.raises(AssertionError, match=rule):
         check_task(complete(task) if mended else task)
+
+
+@dataclasses.dataclass
+class Noted:
+    task_id: str
+    words: list
+
+
+class Growing(Good):
+    """Its judge writes into what items hold."""
+
+    def __init__(self):
+        self.items = (Noted("x", []), Noted("y", []))
+
+    def judge(self, items, completions):
+        for item, text in zip(items, completions["a"], strict=True):
+            item.words.append(text)
+        return super().judge(items, completions)
+
+
+class Telling(Good):
+    """What it asks depends on whether something was judged."""
+
+    told = ""
+
+    def prompts(self, item):
+        return {agent: [{"role": "user", "content": f"Go.{self.told}"}] for agent in self.agents}
+
+    def judge(self, items, completions):
+        self.told = " Again."
+        return super().judge(items, completions)
+
+
+@pytest.mark.parametrize("task, rule", [
+    (Growing(), "judge: items and completions stay as they are"),
+    (Telling(), "prompts of x: the same after answers were judged"),
+])  # fmt: skip
+def test_what_a_judge_changes_is_noticed(task, rule):
+    with pytest.raises(AssertionError, match=rule):
+        check_task(complete(task))
+
+
+class Misspelt(worlds.Counting):
+    """Its last step, which waiting never reaches, raises."""
+
+    def step(self, state, actions):
+        made = super().step(state, actions)
+        return nowhere if made.done else made  # noqa: F821
+
+
+class Chance(worlds.Counting):
+    """From the second step on rewards are random."""
+
+    def step(self, state, actions):
+        return dataclasses.replace(super().step(state, actions), reward=random.random() if state > 1 else 0.0)
+
+
+@pytest.mark.parametrize("world, rule", [
+    (Misspelt(), "world: every legal action can be taken: UserCodeError: .*step raised at .*NameError"),
+    (Chance(), "judge: an episode from .* does not make it raise: UserError: .* played twice gave"),
+])  # fmt: skip
+def test_faults_of_later_steps_of_a_world_are_noticed(world, rule):
+    check_task(WorldTask(worlds.Counting()))
+    with pytest.raises(AssertionError, match=rule):
+        check_task(WorldTask(world))
 
 
 class Rounds(lock.LockTask):
