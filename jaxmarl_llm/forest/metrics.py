@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxmarl_llm import credit
+from jaxmarl_llm.credit.segments import ROUNDING
 from jaxmarl_llm.forest import Forest, Joint
 from jaxmarl_llm.forest.problems import combined
 from jaxmarl_llm.tasks.types import Task
@@ -48,7 +49,7 @@ def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
-    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal.
+    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal, if it has groups.
 
     With several turns also ``<agent>/zero_signal_turn<t>``, from 1, of the agent's groups in a turn, if there
     are any; both kinds of turns (`Turn.kind`) count.
@@ -69,12 +70,12 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
             "return_variance": of_groups(credit.within_group_variance, returns_R[ids], groups_R[ids]),
             "zero_signal": of_groups(credit.zero_signal_share, returns_R[ids], groups_R[ids]),
         }
-        out |= {f"{agent}/{name}": float(value) for name, value in row.items()}
+        out |= {f"{agent}/{name}": float(value) for name, value in row.items() if not np.isnan(value)}
     return out | _zero_signal_by_turn(forest, returns_R, groups_R)
 
 
 def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float]:
-    """Share of each agent's groups in each turn whose returns are all equal; {} of forests of one turn."""
+    """Share of each agent's groups in each turn whose returns are all equal, but for rounding; {} with one turn."""
     if len({turn.turn for turn in forest.turns}) < 2:
         return {}
     returns_of: dict[tuple[int, str], dict[int, set[float]]] = {}  # the different ones of every group
@@ -83,11 +84,14 @@ def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float
             of_groups = returns_of.setdefault((turn.turn, turn.agent), {})
             of_groups.setdefault(int(groups_R[turn.id]), set()).add(float(returns_R[turn.id]))
     return {
-        f"{agent}/zero_signal_turn{t + 1}": float(
-            np.mean([len(values) == 1 for values in of_groups.values()])
-        )
+        f"{agent}/zero_signal_turn{t + 1}": float(np.mean([_equal(values) for values in of_groups.values()]))
         for (t, agent), of_groups in sorted(returns_of.items())
     }
+
+
+def _equal(values: set[float]) -> bool:
+    """Whether they are equal but for rounding, as `credit.zero_signal_share` says it."""
+    return max(values) - min(values) <= ROUNDING * max(map(abs, values))
 
 
 def length_metrics(forest: Forest) -> dict[str, float]:
