@@ -1,9 +1,10 @@
 """The result of an iteration, a `Forest` of turns and judged joint answers, and metrics of it.
 
-`turns` holds the types (NumPy only), `metrics` the metrics of an iteration, `marginals` the contribution of
+`forest` and `turns` hold the types (NumPy only), `metrics` the metrics of an iteration, `marginals` the contribution of
 each agent's part. Journals of earlier versions name the types by this package's name.
 """
 
+from jaxmarl_llm.forest.forest import Forest
 from jaxmarl_llm.forest.turns import (
     ANSWER,
     CALL,
@@ -12,7 +13,6 @@ from jaxmarl_llm.forest.turns import (
     REFUSED,
     REMARK,
     STEP,
-    Forest,
     Joint,
     Node,
     SpeakRequest,

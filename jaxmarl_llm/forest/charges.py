@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any
 
-from jaxmarl_llm.forest.turns import REMARK, Forest
+from jaxmarl_llm.forest.forest import Forest
+from jaxmarl_llm.forest.turns import REMARK
 
 
 def charged(forest: Forest, task: Any) -> Forest:

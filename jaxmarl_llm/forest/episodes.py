@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmarl_llm.forest.turns import REFUSED, Forest
+from jaxmarl_llm.forest.forest import Forest
+from jaxmarl_llm.forest.turns import REFUSED
 
 NAMES = ("done", "steps", "questions", "refused", "fallbacks")
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from jaxmarl_llm.forest.turns import Forest, Joint, Turn
+from jaxmarl_llm.forest.forest import Forest
+from jaxmarl_llm.forest.turns import Joint, Turn
 
 
 def combined(parts: Sequence[tuple[Forest, Sequence[int]]]) -> Forest:
