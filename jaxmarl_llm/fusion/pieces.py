@@ -82,8 +82,8 @@ class Vocabulary:
         parts: list[bytes | None] = [token_bytes.by_letters(name) if over_bytes else None for name in names]
         if all(part is None for part in parts):
             with_bytes = token_bytes.has(own.hf, token_bytes.SINGLE_BYTES)
-            found = [token_bytes.by_name(name) if with_bytes else None for name in names]
-            parts = [_as_text(own, i) if byte is None else byte for i, byte in enumerate(found)]
+            single = [token_bytes.by_name(name) if with_bytes else None for name in names]
+            parts = [_as_text(own, i) if byte is None else byte for i, byte in enumerate(single)]
         for i in _markup(own):
             if i < len(parts):
                 parts[i] = None

@@ -55,10 +55,10 @@ def spoken(protocol, words, reward: Callable, items=("item",), random=None, chan
                     raise MoreWords
                 word = words[len(state.turns)]
                 place = len(state.turns), number, request.agent, request.item, request.turn, g, prompt
-                said = text(request.agent, word)
-                reply = np.array([word]), np.zeros(1), said, True
+                written = text(request.agent, word)
+                reply = np.array([word]), np.zeros(1), written, True
                 state.turns.append(Turn(*place, *reply, request.parent, request.follows, step=step,
-                                        kind=request.kind_of(said), request_kind=request.kind))
+                                        kind=request.kind_of(written), request_kind=request.kind))
                 contexts.append((request.agent, chat))
         state.requests += requests
         for node in protocol.observe(state, state.turns[first:]):
