@@ -44,15 +44,15 @@ def check_rows(config) -> None:
     """Warn of a mesh that divides an iteration into more parts than it has problems."""
     c, problems = config.mesh, config.train.prompts
     mesh = AbstractMesh((c.agent, c.data, c.model), sharding.AXES)
-    parts = {}
+    parts_of = {}
     for agents in remote.stacks(config).values():
         layout = sharding.Layout(mesh).for_stack(len(agents))
         named = f"mesh.data={c.data}"
         if "agent" in layout.rows:
             undivided = f"the {len(agents)} agents of a model ({', '.join(agents)})"
             named = f"mesh.agent={c.agent} does not divide {undivided} and divides their problems, {named}"
-        parts[named] = layout.shards
-    for named, parts in parts.items():
+        parts_of[named] = layout.shards
+    for named, parts in parts_of.items():
         if parts > problems:
             logging.warning(
                 "%s, and an iteration has train.prompts=%d problems: %d of its parts draw answers that nobody "
