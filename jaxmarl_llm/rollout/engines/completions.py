@@ -24,9 +24,7 @@ from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
-COMPARED = (
-    2  # completions of each agent whose log-probabilities are compared, and one of every server that drew
-)
+COMPARED = 2  # completions of each agent whose log-probabilities are compared; of more servers one of each
 SURE = 1e-3  # nats: what the only token that top_k=1 leaves may be away from log-probability 0
 PROBED = 8  # tokens of the request that shows which log-probabilities a server gives
 _NOT_KNOWN = 404
