@@ -148,7 +148,9 @@ def groups(forest: Forest, by: str = "turn") -> np.ndarray:
         keys_R = np.asarray(credit.group_keys(*zip(*prompts, strict=True))[0])
         return np.where([turn.extra for turn in forest.turns], -1, keys_R).astype(np.int32)
     nodes = places(forest)
-    shared = {node[:3] for node, number in collections.Counter(nodes).items() if number > 1}
+    # Each chain of calls once, by its last turn.
+    ends = [node for node, turn in zip(nodes, forest.turns, strict=True) if turn.kind != CALL]
+    shared = {node[:3] for node, number in collections.Counter(ends).items() if number > 1}
     nodes = [node if node[:3] in shared else (*node[:3], None) for node in nodes]
     keys_R = np.asarray(credit.group_keys(*zip(*nodes, strict=True))[0])
     return last_of_calls(forest, np.where([turn.extra for turn in forest.turns], -1, keys_R))
@@ -237,14 +239,15 @@ def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
     if config.turn_loss == "mean":
         return weights_R
     shares_J = _shares(forest, config)
-    first_R, _ = forest.call_chains()
-    chains = [place for i, place in enumerate(places(forest)) if first_R[i] == i]
+    places_R = places(forest)
+    # Each chain of calls once, by its last turn.
+    chains = [place for place, turn in zip(places_R, forest.turns, strict=True) if turn.kind != CALL]
     sizes = collections.Counter(chains)
     first_sizes = collections.Counter(
         (agent, stage) for agent, _, stage, follows in chains if follows is None
     )
     turn_sizes = collections.Counter((turn.agent, turn.stage) for turn in forest.turns)
-    for turn, (agent, item, stage, follows) in zip(forest.turns, places(forest), strict=True):
+    for turn, (agent, item, stage, follows) in zip(forest.turns, places_R, strict=True):
         share = (
             1 / first_sizes[agent, stage]
             if follows is None

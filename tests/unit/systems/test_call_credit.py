@@ -98,3 +98,17 @@ def test_calls_of_the_first_and_the_second_round_stay_apart():
     assert sorted(map(len, members)) == [2, 2, 2, 2]
     for own in members:
         assert len({(forest.turns[i].agent, forest.turns[i].kind) for i in own}) == 1
+
+
+def test_a_call_in_a_chain_of_its_own_leaves_the_others_to_compete_with():
+    """In the second turn each of three conversations follows an answer of its own, and one of them calls."""
+    feedback = lambda answers: [{"a": "again"} for _ in answers]  # noqa: E731
+    inner = Simultaneous(prompts("a"), 3, 2, feedback, later_samples=1)
+    protocol = WithTools(inner, BOX, 1, ("a",))
+    forest = rollout_of(protocol, lambda agent, word: TOOLS[word], (0, 0, 0, 1, 0, 0, 1))
+    second = [turn.id for turn in forest.turns if turn.turn == 1]
+    assert [forest.turns[i].kind == CALL for i in second] == [True, False, False, False]
+    assert len({forest.turns[i].follows for i in second}) == 3
+    credit = magrpo.assign(forest, CreditConfig(turns=2))
+    assert credit.groups[second].tolist() == [-1, *[credit.groups[second[1]]] * 3]
+    assert credit.advantages[second[-1]] > 0.1 and credit.advantages[second[0]] > 0.01
