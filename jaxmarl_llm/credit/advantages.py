@@ -16,7 +16,7 @@ from jaxmarl_llm.credit.segments import (
     check_choice,
     check_rows,
     deviation,
-    equal_groups,
+    equal_rows,
     segment_count,
     segment_max,
     segment_std,
@@ -143,8 +143,7 @@ def group_advantage(
         return returns_R
     if baseline == "max":
         most_R = to_rows(segment_max(returns_R, group_R, num_groups=num_groups), group_R)
-        equal_J = equal_groups(returns_R, group_R, num_groups)
-        return jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, 0.0, returns_R - most_R)
+        return jnp.where(equal_rows(returns_R, group_R, num_groups), 0.0, returns_R - most_R)
     advantages_R = deviation(returns_R, group_R, num_groups)
     if baseline == "leave_one_out":
         size_R = to_rows(segment_count(group_R, num_groups=num_groups), group_R)

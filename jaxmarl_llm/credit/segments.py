@@ -141,6 +141,12 @@ def equal_groups(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> ja
     return high_J - low_J <= ROUNDING * jnp.maximum(jnp.abs(high_J), jnp.abs(low_J))
 
 
+def equal_rows(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
+    """[R] bool: the rows of `equal_groups`; arguments from `check_rows`."""
+    equal_J = equal_groups(values_R, group_R, num_groups)
+    return to_rows(equal_J.astype(jnp.float32), group_R) > 0
+
+
 def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
     """Subtract the group mean: arguments from `check_rows` -> float32 [R].
 
@@ -148,7 +154,6 @@ def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.A
     x - mean there too: what is subtracted is the rounding error, as a constant.
     """
     mean_R = to_rows(segment_mean(values_R, group_R, num_groups=num_groups), group_R)
-    equal_J = equal_groups(values_R, group_R, num_groups)
     deviation_R = values_R - mean_R
-    error_R = jnp.where(to_rows(equal_J.astype(jnp.float32), group_R) > 0, deviation_R, 0.0)
+    error_R = jnp.where(equal_rows(values_R, group_R, num_groups), deviation_R, 0.0)
     return deviation_R - jax.lax.stop_gradient(error_R)

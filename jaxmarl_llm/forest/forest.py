@@ -63,10 +63,8 @@ class Forest:
         A call leads to the turn that goes on from it, of the same agent or of another one; the last turn of a chain
         calls nothing. A turn outside such chains is the first and the last one of its own.
         """
-        first_R, last_R = (
-            np.arange(len(self.turns), dtype=np.int32),
-            np.arange(len(self.turns), dtype=np.int32),
-        )
+        first_R = np.arange(len(self.turns), dtype=np.int32)
+        last_R = first_R.copy()
         after_calls = [
             (turn.parent, turn.id)
             for turn in self.turns

@@ -117,7 +117,7 @@ class Turn:
 
     @property
     def stage(self) -> tuple[int, str]:
-        """Turn index and kind: only turns of one stage are compared with each other."""
+        """Turn index and kind: an agent's turns of one stage are in one batch of the update."""
         return self.turn, self.kind
 
     @property

@@ -18,7 +18,7 @@ from jaxmarl_llm.forest import Forest, metrics
 from jaxmarl_llm.runs import damaged
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.systems.types import Credit
-from jaxmarl_llm.tasks.judgement import is_sequential
+from jaxmarl_llm.tasks.judgement import is_sequential, task_ids
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
@@ -103,7 +103,7 @@ class Learner:
         if forest is not None and self._without_reward is not None:
             self._without_reward = self._without_reward + 1 if np.isnan(forest.totals()).all() else None
             if self._without_reward == WITHOUT_REWARD:
-                names = ", ".join(dict.fromkeys(str(item.task_id) for item in forest.items))
+                names = task_ids(forest.items)
                 raise UserError(
                     f"the reward returned None for every joint answer of {WITHOUT_REWARD} iterations, of the last on "
                     f"{names}: there is nothing to learn from"

@@ -20,6 +20,8 @@ RESULTS = {
     "ablate": "ablation.json",
     "levels": "levels.md",
 }
+# Flags that say where something is: a folder that was moved holds what it held.
+_PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin")
 
 
 def result_of(words: Sequence[str]) -> pathlib.Path:
@@ -40,10 +42,6 @@ def finished(path: pathlib.Path) -> bool:
     return path.is_file() and (path.name != RESULTS["train"] or "after" in summaries.read_json(path))
 
 
-# Flags that say where something is: a folder that was moved holds what it held.
-_PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin")
-
-
 def _setting(argv: Sequence[str]) -> list[str]:
     """A command without its interpreter, its places and the order of its flags."""
     return sorted(word for word in argv[1:] if word.partition("=")[0] not in _PLACES)
@@ -56,11 +54,11 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 
 def _check_made_by(path: pathlib.Path, argv: Sequence[str]) -> None:
     """UserError if another command left the result; earlier versions wrote no record, and theirs are taken."""
-    made_by = summaries.read_json(_record(path)).get("setting")
-    if made_by in (None, _setting(argv)):
+    now, made_by = _setting(argv), summaries.read_json(_record(path)).get("setting")
+    if made_by in (None, now):
         return
-    own = shlex.join(word for word in _setting(argv) if word not in made_by)
-    other = shlex.join(word for word in made_by if word not in _setting(argv))
+    own = shlex.join(word for word in now if word not in made_by)
+    other = shlex.join(word for word in made_by if word not in now)
     raise UserError(
         f"{path} is the result of another command, with {other or 'nothing'} in place of {own or 'nothing'}: "
         "give another --workdir, or remove the file"

@@ -20,7 +20,7 @@ from numbers import Real
 import numpy as np
 
 from jaxmarl_llm.tasks import reward_calls
-from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_part_names, is_sequential
+from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_part_names, is_sequential, task_ids
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -95,12 +95,12 @@ class CustomRewardTask:
             texts = {agent: list(of_agent) for agent, of_agent in completions.items()}
             return self._calls(texts, self._values(items))
         except UserError as error:
-            raise UserError(f"{error}; for {len(items)} joint actions on {_names(items)}") from error
+            raise UserError(f"{error}; for {len(items)} joint actions on {task_ids(items)}") from error
         except Exception as error:
             alone = ((item, self._error(item, completions, j)) for j, item in enumerate(items))
             where, cause = next(
                 ((item.task_id, raised) for item, raised in alone if raised),
-                (f"one of {_names(items)}", error),
+                (f"one of {task_ids(items)}", error),
             )
             hint = ""
             if isinstance(cause, KeyError) and cause.args and cause.args[0] not in self._columns:
@@ -179,10 +179,6 @@ def stated_range(owner) -> tuple[float, float] | None:
         name = getattr(owner, "__qualname__", type(owner).__name__)
         raise UserError(f"{name}.reward_range={limits!r}; allowed: two finite numbers, (lowest, highest)")
     return float(limits[0]), float(limits[1])
-
-
-def _names(items: Sequence) -> str:
-    return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
 
 
 def _judgement(value, item, reward_range: tuple[float, float] | None) -> Judgement:

@@ -35,6 +35,7 @@ from jaxmarl_llm.tasks.judgement import (
     check_part_names,
     is_sequential,
     judge,
+    task_ids,
 )
 from jaxmarl_llm.tasks.types import Messages
 from jaxmarl_llm.utils import dotted
@@ -112,7 +113,7 @@ class CustomTask:
         except Exception as error:
             items = _ITEMS_OF.get(method, lambda item: [item])(given)
             raise dotted.UserCodeError(
-                f"{self._name}: {method} raised on {_ids(items)} ({dotted.reason(error)})"
+                f"{self._name}: {method} raised on {task_ids(items)} ({dotted.reason(error)})"
             ) from error
 
     def prompts(self, item) -> dict[str, Messages]:
@@ -158,7 +159,7 @@ class CustomTask:
         rewards of agents are finite numbers by name.
         """
         check_batch(items, completions, self.agents)
-        where = _ids(items)
+        where = task_ids(items)
         try:
             judgements = judge(self._task, items, completions, histories)
         except Exception as error:
@@ -210,10 +211,6 @@ class CustomTask:
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
         return on_scale(scores, self.reward_range)
-
-
-def _ids(items: Sequence) -> str:
-    return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
 
 
 def _is_chat(messages) -> bool:

@@ -74,6 +74,11 @@ def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...
             raise UserError(f"agent {agent!r} gave {len(texts)} completions for {len(items)} items")
 
 
+def task_ids(items: Sequence) -> str:
+    """The names of some items for an error, each once."""
+    return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
+
+
 def check_part_names(names: Iterable[str], what: str) -> None:
     """UserError if a part of a reward has a name that evaluations give to something else."""
     for name in names:
