@@ -104,13 +104,14 @@ def compare_all(
     """Run the members that are missing; returns the results by method and seed.
 
     compare.json has the results at any time.
-    ``have`` are finished results of the same kind, ``more`` further flags of a member's command, ``seeds`` and
-    ``members`` those that are run, by default all; ``run=False`` runs nothing and takes what is finished.
+    ``have`` are finished results of the same kind, for members that are not finished in ``workdir``; ``more`` are
+    further flags of a member's command, ``seeds`` and ``members`` those that are run, by default all; ``run=False``
+    runs nothing and takes what is finished. A start that is finished elsewhere only is run, as its folder is needed.
     CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
     """
     results: dict[str, dict[str, dict]] = {}
     points_of = {
-        (seed, name): have.get(name, {}).get(str(seed)) or result(folder_of(workdir, name, seed))
+        (seed, name): result(folder_of(workdir, name, seed)) or have.get(name, {}).get(str(seed), {})
         for seed in compare.SEEDS  # a seed of all members first: a table of one seed is there early
         for name, member in compare.MEMBERS[task].items()
         # the untrained team is the same with every seed
@@ -123,6 +124,7 @@ def compare_all(
         for (seed, name), points in points_of.items()
         if not points and seed in chosen_seeds and name in chosen
     }
+    runs |= _starts_elsewhere(task, workdir, runs)
     left, eta = len(runs), console.Eta()
     for (seed, name), points in points_of.items():
         if (seed, name) in runs:
@@ -148,6 +150,20 @@ def compare_all(
             "leave nothing to run"
         )
     return {name: results[name] for name in compare.MEMBERS[task] if name in results}
+
+
+def _starts_elsewhere(
+    task: str, workdir: pathlib.Path, runs: Iterable[tuple[int, str]]
+) -> set[tuple[int, str]]:
+    """What the members of ``runs`` begin from, by seed and name, and is not finished in ``workdir``."""
+    starts, following = set(), set(runs)
+    while following:
+        begun = {(seed, compare.MEMBERS[task][name].begins) for seed, name in following}
+        following = {
+            (seed, name) for seed, name in begun if name and not result(folder_of(workdir, name, seed))
+        } - starts
+        starts |= following
+    return starts
 
 
 def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str]]]]:

@@ -235,6 +235,34 @@ def test_some_members_are_run_with_what_they_begin_from(tmp_path, monkeypatch):
         command.members_of("coding", ["after", "x"])
 
 
+def test_a_start_that_only_another_machine_has_is_run_where_a_member_needs_its_folder(tmp_path, monkeypatch):
+    members = {
+        "warm": compare.Method({}, trained=True),
+        "later": compare.Method({}, trained=True, begins="warm"),
+        "after": compare.Method({}, trained=True, begins="later"),
+    }
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    monkeypatch.setattr(compare, "SEEDS", (0, 1))
+    began = []
+
+    def run(argv):
+        folder = pathlib.Path(argv[-1].partition("=")[2])
+        began.append(folder.relative_to(tmp_path).as_posix())
+        trained(folder, 70.0)
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    trained(tmp_path / "elsewhere", 60.0)
+    point = command.result(tmp_path / "elsewhere")
+    have = {name: {"0": point, "1": point} for name in ("warm", "later", "after")}
+    del have["after"]["1"]
+    results = command.compare_all("coding", tmp_path, have)
+    assert began == ["warm/seed1", "later/seed1", "after/seed1"]
+    returns = {name: [by[seed]["after"]["scores"]["return"] for seed in "01"] for name, by in results.items()}
+    assert returns == dict.fromkeys(members, [60.0, 70.0])  # those of the run that others began from
+    assert command.compare_all("coding", tmp_path, have) == results and len(began) == 3
+
+
 def point(value, problems=()):
     return {"scores": {"return": value, "pass@1": value}, "problems": {"return": list(problems)}}
 
