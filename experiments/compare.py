@@ -22,8 +22,11 @@ from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
+from jaxmarl_llm.runs.results import RESULTS
+from jaxmarl_llm.runs.results import finished as is_finished
+from jaxmarl_llm.runs.results import run as run_commands
 from jaxmarl_llm.utils import console, files
-from jaxmarl_llm.utils.errors import CommandFailed, UserError
+from jaxmarl_llm.utils.errors import UserError
 
 compare = experiment("compare")
 
@@ -95,7 +98,7 @@ def _problems(rows: list[dict]) -> dict[str, list]:
 def compare_all(
     task: str,
     workdir: pathlib.Path,
-    have: dict,
+    have: Mapping[str, Mapping[str, Mapping]],
     more: Mapping[str, Sequence[str]] | None = None,
     seeds: Sequence[int] = (),
     members: Sequence[str] = (),
@@ -107,63 +110,82 @@ def compare_all(
     ``have`` are finished results of the same kind, for members that are not finished in ``workdir``; ``more`` are
     further flags of a member's command, ``seeds`` and ``members`` those that are run, by default all; ``run=False``
     runs nothing and takes what is finished. A start that is finished elsewhere only is run, as its folder is needed.
-    CommandFailed with the command of the first member that fails or is stopped; what is finished stays.
+
+    Raises:
+      UserError: nothing is finished and nothing may be run, or a result was left by a command with other settings.
+      CommandFailed: with the command of the first member that fails or is stopped; what is finished stays.
     """
-    results: dict[str, dict[str, dict]] = {}
-    points_of = {
-        (seed, name): result(folder_of(workdir, name, seed)) or have.get(name, {}).get(str(seed), {})
-        for seed in compare.SEEDS  # a seed of all members first: a table of one seed is there early
-        for name, member in compare.MEMBERS[task].items()
-        # the untrained team is the same with every seed
-        if member.trained or member.begins or seed == compare.SEEDS[0]
-    }
-    chosen_seeds = (seeds or compare.SEEDS) if run else ()
-    chosen = members or tuple(compare.MEMBERS[task])
-    runs = {
-        (seed, name)
-        for (seed, name), points in points_of.items()
-        if not points and seed in chosen_seeds and name in chosen
-    }
-    runs |= _starts_elsewhere(task, workdir, runs)
-    left, eta = len(runs), console.Eta()
-    for (seed, name), points in points_of.items():
-        if (seed, name) in runs:
-            folder = folder_of(workdir, name, seed)
-            folder.mkdir(parents=True, exist_ok=True)
-            argv = command(task, name, seed, workdir, (more or {}).get(name, ()))
-            rest = f"{left} left, ETA {console.format_seconds(eta.remaining(left))}"
-            print(f"\n{name}, seed {seed} ({rest}): {' '.join(argv[1:])}", flush=True)
-            code = subprocess.run(argv).returncode
-            points, left = result(folder), left - 1
-            if code or not points:  # others begin from it, or would be compared without it
-                line = " ".join(argv[1:])
-                raise CommandFailed(
-                    f"{name}, seed {seed} failed or was stopped, see above; its command: {line}"
+
+    def call(argv: list[str]) -> subprocess.CompletedProcess:
+        done = subprocess.run(argv)
+        save(_collected(task, workdir, have))
+        return done
+
+    def save(collected: dict) -> None:
+        files.atomic_write_text(workdir / "compare.json", json.dumps(collected, indent=1) + "\n")
+
+    if run:
+        chosen = _to_run(task, workdir, have, seeds or compare.SEEDS, members or tuple(compare.MEMBERS[task]))
+        run_commands(
+            {
+                _leaves(task, workdir, seed, name): command(
+                    task, name, seed, workdir, (more or {}).get(name, ())
                 )
-            eta.tick()
-        if points:  # nothing where it is none of those that are run
-            results.setdefault(name, {})[str(seed)] = points
-            files.atomic_write_text(workdir / "compare.json", json.dumps(results, indent=1) + "\n")
-    if not results:
+                for seed, name in chosen
+            },
+            call,
+        )
+    collected = _collected(task, workdir, have)
+    if not collected:
         raise UserError(
             f"none of {task} is finished in {workdir} or in what --have names, and --norun, --seeds or --members "
             "leave nothing to run"
         )
-    return {name: results[name] for name in compare.MEMBERS[task] if name in results}
+    save(collected)
+    return collected
 
 
-def _starts_elsewhere(
-    task: str, workdir: pathlib.Path, runs: Iterable[tuple[int, str]]
-) -> set[tuple[int, str]]:
-    """What the members of ``runs`` begin from, by seed and name, and is not finished in ``workdir``."""
-    starts, following = set(), set(runs)
-    while following:
-        begun = {(seed, compare.MEMBERS[task][name].begins) for seed, name in following}
-        following = {
-            (seed, name) for seed, name in begun if name and not result(folder_of(workdir, name, seed))
-        } - starts
-        starts |= following
-    return starts
+def _pairs(task: str) -> list[tuple[int, str]]:
+    """Seed and name of every member: a seed of all first, so that a table of one seed is there early."""
+    return [
+        (seed, name)
+        for seed in compare.SEEDS
+        for name, member in compare.MEMBERS[task].items()
+        # the untrained team is the same with every seed
+        if member.trained or member.begins or seed == compare.SEEDS[0]
+    ]
+
+
+def _leaves(task: str, workdir: pathlib.Path, seed: int, name: str) -> pathlib.Path:
+    """The file that a member leaves when it is finished."""
+    trained = compare.MEMBERS[task][name].trained
+    return folder_of(workdir, name, seed) / (RESULTS["train"] if trained else "evaluation.json")
+
+
+def _to_run(
+    task: str, workdir: pathlib.Path, have: Mapping, seeds: Sequence[int], members: Sequence[str]
+) -> list[tuple[int, str]]:
+    """Seed and name of what is run in its order, finished ones of ``workdir`` included."""
+    pairs = _pairs(task)
+    left = {pair for pair in pairs if not is_finished(_leaves(task, workdir, *pair))}
+    chosen = {(seed, name) for seed, name in pairs if seed in seeds and name in members}
+    elsewhere = {(seed, name) for seed, name in chosen & left if str(seed) in have.get(name, {})}
+    needed, following = set(), (chosen - elsewhere) & left
+    while following:  # what they begin from, and what that begins from, as far as its folder is not here
+        following = {(seed, compare.MEMBERS[task][name].begins) for seed, name in following} & left
+        needed |= following
+    return [pair for pair in pairs if pair in chosen and pair not in elsewhere - needed]
+
+
+def _collected(task: str, workdir: pathlib.Path, have: Mapping) -> dict[str, dict[str, dict]]:
+    """The results of the finished members, of the folder first, by method and seed."""
+    collected: dict[str, dict[str, dict]] = {}
+    for seed, name in _pairs(task):
+        here = is_finished(_leaves(task, workdir, seed, name))
+        points = result(folder_of(workdir, name, seed)) if here else have.get(name, {}).get(str(seed))
+        if points:
+            collected.setdefault(name, {})[str(seed)] = points
+    return {name: collected[name] for name in compare.MEMBERS[task] if name in collected}
 
 
 def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str]]]]:

@@ -21,7 +21,7 @@ RESULTS = {
     "levels": "levels.md",
 }
 # Flags that say where something is: a folder that was moved holds what it held.
-_PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin")
+_PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin", "--config.expert.base_url")
 
 
 def result_of(words: Sequence[str]) -> pathlib.Path:

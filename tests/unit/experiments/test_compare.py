@@ -112,6 +112,38 @@ def test_results_have_what_each_mark_had_cost(tmp_path):
     assert command.result(tmp_path / "a") == points
 
 
+def test_an_evaluation_in_the_folder_of_a_training_that_was_stopped_is_no_result(tmp_path, monkeypatch):
+    members = {"warm": compare.Method({}, trained=True)}
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    monkeypatch.setattr(compare, "SEEDS", (0,))
+    evaluated(tmp_path / "warm" / "seed0", 77.0)
+
+    def run(argv):
+        trained(tmp_path / "warm" / "seed0", 60.0)
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    results = command.compare_all("coding", tmp_path, {})
+    assert results["warm"]["0"]["after"]["scores"]["return"] == 60.0
+
+
+def test_a_member_that_another_setting_has_made_is_refused(tmp_path, monkeypatch):
+    members = {"warm": compare.Method({}, trained=True)}
+    monkeypatch.setitem(compare.MEMBERS, "coding", members)
+    monkeypatch.setattr(compare, "SEEDS", (0,))
+
+    def run(argv):
+        trained(tmp_path / "warm" / "seed0", 60.0)
+        return types.SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    places = [{"warm": [f"--config.expert.base_url=http://127.0.0.1:{port}"]} for port in (1, 2)]
+    first, second = (command.compare_all("coding", tmp_path, {}, more=more) for more in places)
+    assert first == second  # where the expert was served is no setting
+    with pytest.raises(UserError, match="with nothing in place of --config.eval.samples=2"):
+        command.compare_all("coding", tmp_path, {}, more={"warm": ["--config.eval.samples=2"]})
+
+
 def test_a_run_of_a_version_that_did_not_measure_cpu_time(tmp_path):
     trained(tmp_path, 60.0)
     path = tmp_path / "metrics.jsonl"
@@ -147,12 +179,10 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
     monkeypatch.setattr(command.subprocess, "run", run)
     times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
     monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
-    results = command.compare_all("coding", tmp_path, have, more={"after": ["--config.eval.samples=2"]})
+    more = {"after": ["--config.eval.samples=2"]}
+    results = command.compare_all("coding", tmp_path, have, more=more)
     lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]
-    assert lines == [
-        "plain, seed 0 (5 left, ETA ?)", "seen, seed 0 (4 left, ETA 4:00)", "after, seed 0 (3 left, ETA 6:00)",
-        "warm, seed 1 (2 left, ETA 6:00)", "seen, seed 1 (1 left, ETA 3:40)",
-    ]  # fmt: skip
+    assert lines == ["5 left, ETA ?", "4 left, ETA 4:00", "3 left, ETA 6:00", "2 left, ETA 6:00", "1 left, ETA 3:40"]
     saved = json.loads((tmp_path / "compare.json").read_text())
     assert saved == results and list(results) == ["plain", "warm", "seen", "after"]
     config = "--config=configs/compare.py:task=coding,member="
@@ -169,7 +199,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
          f"--workdir={tmp_path}/warm/seed1", "--step=latest", f"--out={tmp_path}/seen/seed1/evaluation.json"],
     ]  # fmt: skip
     monkeypatch.setattr(command.subprocess, "run", lambda argv: pytest.fail(f"run again: {argv}"))
-    assert command.compare_all("coding", tmp_path, have) == results
+    assert command.compare_all("coding", tmp_path, have, more=more) == results
 
 
 def test_machines_share_the_seeds(tmp_path, monkeypatch):
@@ -385,5 +415,6 @@ def test_the_picture_has_all_seeds_and_shows_who_was_trained(tmp_path):
 def test_a_member_that_fails_or_is_stopped_is_named(tmp_path, monkeypatch, code):
     """One that was stopped saves, ends well, and leaves no result: nothing may begin from it."""
     monkeypatch.setattr(command.subprocess, "run", lambda argv: types.SimpleNamespace(returncode=code))
-    with pytest.raises(UserError, match="untrained_team, seed 0 failed or was stopped, .*experiments.evaluate"):
+    stopped = "failed or was stopped; .*experiments.evaluate .*member=untrained_team --config.seed=0"
+    with pytest.raises(UserError, match=stopped):
         command.compare_all("coding", tmp_path, {})
