@@ -10,13 +10,14 @@ import json
 import pathlib
 import shutil
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxmarl_llm import checkpoint, metrics, resume_checks, saved_agents
 from jaxmarl_llm.checkpoint import Checkpointer
-from jaxmarl_llm.config import remote
+from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.factory import built_models, inputs, references
@@ -26,9 +27,14 @@ from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
 KEPT = "begin"
-# Of two runs that agree on these, the results of one are those that the other would have measured.
-MEASURED = ("model", "seed", "team.agents", "team.mode", "task", "sampling", "eval.samples",
-            "eval.problems", "train.protocol", "train.turns")  # fmt: skip
+# Of two runs that agree on these, on the sampling of each agent and on the options of the models but for the date,
+# the results of one are those that the other would have measured.
+MEASURED = (
+    "model", "seed", "team.agents", "team.mode", "team.models", "task", "sampling", "policy.dtype", "eval.samples",
+    "eval.problems", "train.protocol", "train.turns", "advice", "commits", "gate", "tools",
+    "expert.kind", "expert.model", "expert.max_tokens",
+    "executor.cpu_seconds", "executor.memory_mb", "executor.allow_modules",
+)  # fmt: skip
 
 
 def source(config, folder) -> pathlib.Path | None:
@@ -96,28 +102,40 @@ def earlier(config, folder) -> tuple[dict, list[dict]]:
 
     Returns:
       Entries of the summary, ``before`` and ``warm``, and the rows of metrics of the latter; nothing
-      where that run measured otherwise (`MEASURED`), no ``warm`` where the team begins with another state.
+      where that run measured otherwise (`MEASURED`), no ``warm`` where the team begins with another state, or with
+      agents of other names.
     """
     place = source(config, folder)
     if place is None:
         return {}, []
     saved, summary = saved_config.in_folder(place), summaries.read_json(place / "summary.json")
     now = json.loads(json.dumps(config.to_dict()))
-    if not saved or any(_field(saved, path) != field(now, path) for path in MEASURED):
+    if not saved or _measured(saved) != _measured(now):
         return {}, []
     entries = {"before": summary["before"]} if "before" in summary else {}
-    begun_at = checkpoint.read_meta(pathlib.Path(folder) / KEPT, checkpoint.BEST)["of_step"]
-    after = summary.get("after", {})
-    if after.get("step") != begun_at:
+    kept = checkpoint.read_meta(pathlib.Path(folder) / KEPT, checkpoint.BEST)
+    after, renamed = summary.get("after", {}), any(name != agent for agent, name in kept["names"].items())
+    if renamed or after.get("step") != kept["of_step"]:
         return entries, []
-    rows = [row for row in metrics.read_metrics(place) if row["step"] == begun_at]
+    rows = [row for row in metrics.read_metrics(place) if row["step"] == kept["of_step"]]
     rows = [{name: x for name, x in row.items() if name.startswith(("eval", "test"))} for row in rows]
     return entries | {"warm": after | {"step": 0}}, [row for row in rows if row]
 
 
-def _field(saved: dict, path: str):
+def _measured(config: dict) -> dict[str, Any]:
+    """What decides about an evaluation's results; None for what an earlier version's config.json lacks."""
+    fields = {path: _field(config, path) for path in MEASURED}
+    for agent in config["team"]["agents"]:
+        fields |= {
+            (agent, name): agent_settings.value(config, agent, name) for name in agent_settings.SAMPLING
+        }
+    options = config.get("model_options", {})
+    return fields | {"model_options": {name: value for name, value in options.items() if name != "date"}}
+
+
+def _field(config: dict, path: str) -> Any:
     try:
-        return field(saved, path)
+        return field(config, path)
     except KeyError:
         return None
 
