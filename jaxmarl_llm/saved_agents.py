@@ -58,17 +58,19 @@ def restore_team(
     team: Team,
     agents: Sequence[str] | None = None,
     names: Mapping[str, str] | None = None,
+    same_base: bool = False,
 ) -> tuple[Team, dict]:
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
-    ``which`` is of a run: an exported team has one state. Of a team that was exported on another base model of
-    the same architecture a warning says so. ``names``: the names of ``agents`` in the folder, where they differ.
+    ``which`` is of a run: an exported team has one state. Adapters that were exported on another base model of
+    the same architecture are refused with ``same_base``, as those of a run always are; else a warning says so.
+    ``names``: the names of ``agents`` in the folder, where they differ.
     """
     if not is_team(folder):
         return checkpoint.restore_team(_checkpoints(folder), which, team, agents, names)
     held, names = read_team(folder), dict(names or {})
     saved = renamed(held["agents"], agents or team.agents, names, f"{folder}: the team")
-    chosen = check_agents(_on_this_base(saved, team), team, agents, str(folder))
+    chosen = check_agents(_on_this_base(saved, team, same_base), team, agents, str(folder))
     members = [dataclasses.replace(m, trainable=jax.tree.map(jnp.copy, m.trainable)) for m in team.members]
     for member in members:
         for index, agent in enumerate(member.stack.agents):
@@ -83,17 +85,30 @@ def _checkpoints(folder) -> pathlib.Path:
     return pathlib.Path(folder) / "checkpoints"
 
 
-def _on_this_base(saved: dict, team: Team) -> dict:
-    """What is saved of the agents, with the names that the team's models have here."""
+def _on_this_base(saved: dict, team: Team, same_base: bool) -> dict:
+    """What is saved of the agents, with the names that the team's models have here; `restore_team` says when."""
     names = {agent: fields["model"] for agent, fields in describe_team(team).items()}
     changed = {}
     for agent, fields in saved.items():
         own = {name: value for name, value in fields.items() if name not in ("folder", "form", "base")}
         if agent in names and names[agent] != own["model"]:
+            if (
+                same_base
+                and fields.get("form") != MERGED
+                and not _same_folder(names[agent], fields.get("base"))
+            ):
+                raise UserError(
+                    f"agent {agent!r} learned on {fields.get('base') or own['model']!r}, not on {names[agent]!r}"
+                )
             logging.warning("agent %r learned on %r and plays on %r", agent, own["model"], names[agent])
             own["model"] = names[agent]
         changed[agent] = own
     return changed
+
+
+def _same_folder(one: str, two: str | None) -> bool:
+    """Whether two names of models are of one folder: an export keeps a base that was drawn from a seed."""
+    return bool(two) and pathlib.Path(one).resolve() == pathlib.Path(two).resolve()
 
 
 def _weights(folder: pathlib.Path, entry: dict, member: Member) -> dict:

@@ -155,7 +155,7 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     names = {agent: names.get(agent, agent) for agent in learners(team)}
     inputs.warn(place, functools.partial(inputs.of_models, config, team))
     try:
-        team, meta = saved_agents.restore_team(place, which, team, learners(team), names)
+        team, meta = saved_agents.restore_team(place, which, team, learners(team), names, same_base=True)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
     learning = [(i, m) for i, m in enumerate(team.members) if m.stack.learns]
