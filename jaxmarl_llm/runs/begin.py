@@ -38,8 +38,13 @@ def source(config, folder) -> pathlib.Path | None:
     """
     named = config.warm_up.folder if config.warm_up.steps else config.team.begin
     if config.warm_up.steps and not named:
-        return pathlib.Path(folder) / "warm_up"
+        return own_warm_up(pathlib.Path(folder))
     return pathlib.Path(named.replace("{seed}", str(config.seed))) if named else None
+
+
+def own_warm_up(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of a run's own warm-up in that of the run."""
+    return folder / "warm_up"
 
 
 def begun(config, team: Team, folder: pathlib.Path) -> Team:
