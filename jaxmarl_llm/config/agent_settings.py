@@ -78,9 +78,14 @@ def sampling(config: Mapping, agent: str) -> dict:
     return {name: value(config, agent, name) for name in SAMPLING}
 
 
+def limits(config: Mapping, agents: Iterable[str]) -> dict[str, int]:
+    """The longest completion of each of some agents, in tokens."""
+    return {agent: value(config, agent, "max_new_tokens") for agent in agents}
+
+
 def longest(config: Mapping) -> int:
     """The longest completion of any agent, in tokens."""
-    return max(value(config, agent, "max_new_tokens") for agent in config["team"]["agents"])
+    return max(limits(config, config["team"]["agents"]).values())
 
 
 def in_next_prompt(config: Mapping) -> dict[str, int]:
@@ -90,7 +95,7 @@ def in_next_prompt(config: Mapping) -> dict[str, int]:
     """
     if config["train"]["turns"] == 1 or config["task"]["kind"] == "world":
         return {}
-    return {agent: value(config, agent, "max_new_tokens") for agent in config["team"]["agents"]}
+    return limits(config, config["team"]["agents"])
 
 
 def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:
