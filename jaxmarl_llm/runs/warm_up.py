@@ -75,10 +75,9 @@ def made(config, workdir, train: Callable) -> bool:
     Raises:
       ValueError: if the folder of the warm-up holds another one, or is the run's own or inside it.
     """
-    if config.warm_up.steps:
-        _check_apart(config, pathlib.Path(workdir))
     if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
         return True
+    _check_apart(config, pathlib.Path(workdir))
     own, folder = stage(config), begin.source(config, workdir)
     if distributed.on_main(_finished)(own, folder):  # perhaps in a folder that may only be read
         return True
