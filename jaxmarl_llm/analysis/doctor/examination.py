@@ -163,24 +163,18 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]
 
 
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
-    loss, trainables, stated = (
-        training.loss_config(config),
-        _trainables(team),
-        training.sampling_params(config),
-    )
+    loss, trainables = training.loss_config(config), _trainables(team)
+    stated = training.sampling_params(config)
     # The distribution that given texts are learned under is not that of the sampler, nor meant to be.
-    yield choices.distribution(
-        team, trainables, forest, stated, stated if loss.given_texts else loss.sampling
-    )
+    applied = stated if loss.given_texts else loss.sampling
+    yield choices.distribution(team, trainables, forest, stated, applied)
     try:
         examined = updates.of_forest(team, trainables, loss, forest)
     except Exception as error:
         yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
         return
     if loss.given_texts:
-        why = (
-            f"train.system={config.train.system!r} learns from given texts, without the sampler's temperature"
-        )
+        why = f"train.system={config.train.system!r} learns given texts, without the sampler's temperature"
         yield Result(updates.parity.title, "skipped", why)
     else:
         yield updates.parity(examined, choices.precision(team))
@@ -223,14 +217,8 @@ def _of_signal(config, forest: Forest) -> Iterator[Result]:
     system, credit_of = f"train.system={config.train.system!r}", systems.from_forest(config)
     prefers = config.train.system in FROM_PAIRS
     if credit_of is None:
-        given_texts = config.train.system == SFT
-        what = (
-            "demonstrations"
-            if given_texts
-            else "pairs of answers"
-            if prefers
-            else "what its critics did not expect"
-        )
+        what = "pairs of answers" if prefers else "what its critics did not expect"
+        what = "demonstrations" if config.train.system == SFT else what
         what = "the scores of a verifier that is not fitted yet" if maporl.has_verifier(config) else what
         yield Result(rewards.zero_signal.title, "skipped", f"{system} learns from {what}, not from groups")
     else:

@@ -24,7 +24,7 @@ def test_a_healthy_config_of_demonstrations_has_no_failure(tmp_path, capsys):
     assert failed["begin"] == f"team.begin='{tmp_path}/nothing': the folder holds no run, config.json is missing"
     assert actual["demonstrations"].sentence.startswith("by agent: first ")
     assert "temperature=0.7" in actual["temperature, truncation"].sentence
-    assert actual["log-prob parity"].status == "skipped" and "given texts" in actual["log-prob parity"].sentence
+    assert actual["log-prob parity"].status == "skipped" and "learns given texts" in actual["log-prob parity"].sentence
     assert actual["zero-signal groups"].sentence == "train.system='sft' learns from demonstrations, not from groups"
     assert capsys.readouterr().out == ""  # it may print one JSON list
 
