@@ -3,6 +3,7 @@
 import collections
 
 from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check, failed
+from jaxmarl_llm.config import agent_settings
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import imitation
 from jaxmarl_llm.runs import begin, warm_up
@@ -25,7 +26,10 @@ def demonstrations(config, task, team: Team) -> tuple[str, str]:
     counts = collections.Counter(row.agent for row in rows)
     longest = max(len(row.completion) for row in rows)
     shown = by_agent({agent: counts[agent] for agent in team.agents})
-    return "ok", "; ".join([f"by agent: {shown}, the longest has {longest} tokens with its end", *notes])
+    idle = [agent for agent in team.agents if not counts[agent] and agent_settings.trainable(stage, agent)]
+    notes += [f"{agent} has none and learns nothing" for agent in idle]
+    status = "warn" if idle else "ok"
+    return status, "; ".join([f"by agent: {shown}, the longest has {longest} tokens with its end", *notes])
 
 
 def begun(config, team: Team) -> tuple[Team, Result]:

@@ -1,5 +1,7 @@
 """The doctor of a team that learns from demonstrations, or begins with what another run learned."""
 
+import json
+
 import pytest
 from game_runs import config_of, game_config
 
@@ -43,3 +45,14 @@ def test_demonstrations_of_a_warm_up():
     config.team.agent.second.max_new_tokens = 1
     result = checked(config)
     assert result.status == "fail" and "team.agent.second.max_new_tokens, allows 1" in result.sentence
+
+
+def test_an_agent_without_demonstrations(tmp_path):
+    config = game_config(**{"sft.source": str(tmp_path / "rows.jsonl")})
+    row = {"messages": [{"role": "user", "content": "?"}], "agent": "first", "text": "left"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    result = checked(config)
+    assert result.status == "warn" and result.sentence.startswith("by agent: first 1, second 0, ")
+    assert result.sentence.endswith("; second has none and learns nothing")
+    config.team.agent.second = {"trainable": False}
+    assert checked(config).status == "ok"
