@@ -209,12 +209,16 @@ def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str
 def finished(paths: Iterable[str], key: str = "") -> dict[str, dict[str, dict]]:
     """The results of several files together, by method and seed; of equal ones the first.
 
-    ``key`` names what holds the results in each file; empty: the file does, as compare.json.
+    ``key`` names what holds the results in each file; empty: the file does, as compare.json. UserError for other files.
     """
     together: dict[str, dict[str, dict]] = {}
     for path in paths:
         content = files.read_json(path)
-        for name, by_seed in (content[key] if key else content).items():
+        results = content.get(key) if key else content
+        wrong = methods.fault(results) if isinstance(results, dict) else f"it has no {key!r}"
+        if wrong:
+            raise UserError(f"{path}: is no file of results, {wrong}")
+        for name, by_seed in results.items():
             together[name] = by_seed | together.get(name, {})
     return together
 

@@ -119,6 +119,23 @@ def rows(workdir: pathlib.Path) -> list[dict]:
     return entries
 
 
+def read(path: str) -> list[dict]:
+    """The rows of a conventions.json. UserError, with its number from 0, for one that is none."""
+    numbers = [*NUMBERS, *COSTS, *(f"{agent}_first" for agent in AGENTS)]
+    kinds: dict[str, tuple] = {"setting": (str,), "seed": (int,), "state": (str,), "problems": (list,)}
+    kinds |= dict.fromkeys(numbers, (int, float)) | dict.fromkeys(AGENTS, (str,))
+    rows = files.read_json(path, list)
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise UserError(f"{path}: is no conventions.json, row {number} is {row!r:.40}")
+        for name, kind in kinds.items():
+            if type(row.get(name)) not in kind:
+                raise UserError(
+                    f"{path}: is no conventions.json, {name!r} of row {number} is {row.get(name)!r:.40}"
+                )
+    return rows
+
+
 def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]:
     """``entries`` and those of ``have`` whose run is not among them, variants and seeds together."""
     present = {(row["setting"], row["seed"]) for row in entries}
@@ -224,7 +241,7 @@ def main(argv):
     cli.refuse_arguments(argv)
     workdir = pathlib.Path(flags.FLAGS.workdir)
     files.ensure_writable(workdir / "conventions.json", "copy the folder to where you may write")
-    have = files.read_json(flags.FLAGS.have, list) if flags.FLAGS.have else []
+    have = read(flags.FLAGS.have) if flags.FLAGS.have else []
     entries = merged(rows(workdir), have)
     pages = []
     for title, (headers, texts) in {"Variants": summary(entries), "Runs": table(entries)}.items():

@@ -150,11 +150,11 @@ def parse(argv: list[str]) -> list[str]:
         if isinstance(first, EXPECTED) or _raised_by_config_file(first):
             sys.exit(complain(first))
         sys.exit(complain(str(error).removeprefix("flag --config=None: ")))
-    except (AttributeError, KeyError, TypeError) as error:  # of ml_collections
-        path = _unknown_field(argv)
-        if path is None or _in_get_config(error):
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # of ml_collections
+        wrong = _wrong_field(argv)
+        if not wrong or _in_get_config(error):
             raise  # a bug in a config file
-        sys.exit(complain(no_such_field(path, _known_fields(path), ABOUT)))
+        sys.exit(complain(wrong))
 
 
 def _with_own_config(flag: str) -> str:
@@ -193,13 +193,16 @@ def _wrong_file(argv: Sequence[str]) -> str:
     return ""
 
 
-def _unknown_field(argv: Sequence[str]) -> str | None:
-    """The dotted name in the first ``--config.<name>`` that is no field or section; None if all are."""
+def _wrong_field(argv: Sequence[str]) -> str:
+    """A sentence about the first ``--config.<name>`` that is no field or section, or no agent's; empty if all are."""
     for path in _config_fields(argv):
         known = _known_fields(path)
         if path not in known and not any(name.startswith(f"{path}.") for name in known):
-            return path
-    return None
+            return no_such_field(path, known, ABOUT)
+        if path.startswith("team.agent.") and not agent_settings.paths([path]):
+            allowed = ", ".join(agent_settings.FIELDS)
+            return f"--config.{path}: allowed is --config.team.agent.<name>.<field>=<value>, <field> one of {allowed}"
+    return ""
 
 
 def _known_fields(path: str) -> list[str]:

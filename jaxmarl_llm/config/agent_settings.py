@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Field, end_of, within
-from jaxmarl_llm.config.options import ConfigDict
+from jaxmarl_llm.config.options import TAKEN, ConfigDict, is_taken
 from jaxmarl_llm.utils.errors import UserError
 
 # field: (its type, the field that all agents share)
@@ -39,9 +39,15 @@ def declare(config: ConfigDict, texts: Iterable[str]) -> None:
     """Give every agent that a dotted name ``team.agent.<agent>.<field>`` is about a section with all fields.
 
     Values that are there stay. The new ones are empty: the agent has what all agents share.
+
+    UserError for an agent that no section can be called after (`is_taken`).
     """
+    named = paths(texts)
+    for agent, name in named:
+        if is_taken(agent):
+            raise UserError(f"team.agent.{agent}.{name}: no agent can be called {agent!r}, {TAKEN}")
     with config.unlocked():
-        for agent, _ in paths(texts):
+        for agent, _ in named:
             if agent not in config.team.agent:
                 config.team.agent[agent] = ConfigDict()
             section = config.team.agent[agent]
@@ -72,9 +78,14 @@ def sampling(config: Mapping, agent: str) -> dict:
     return {name: value(config, agent, name) for name in SAMPLING}
 
 
+def limits(config: Mapping, agents: Iterable[str]) -> dict[str, int]:
+    """The longest completion of each of some agents, in tokens."""
+    return {agent: value(config, agent, "max_new_tokens") for agent in agents}
+
+
 def longest(config: Mapping) -> int:
     """The longest completion of any agent, in tokens."""
-    return max(value(config, agent, "max_new_tokens") for agent in config["team"]["agents"])
+    return max(limits(config, config["team"]["agents"]).values())
 
 
 def in_next_prompt(config: Mapping) -> dict[str, int]:
@@ -84,7 +95,7 @@ def in_next_prompt(config: Mapping) -> dict[str, int]:
     """
     if config["train"]["turns"] == 1 or config["task"]["kind"] == "world":
         return {}
-    return {agent: value(config, agent, "max_new_tokens") for agent in config["team"]["agents"]}
+    return limits(config, config["team"]["agents"])
 
 
 def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:

@@ -9,6 +9,7 @@ from jaxmarl_llm.config.synonyms import SEVERAL, described, of_other_libraries
 from jaxmarl_llm.utils.errors import UserError
 
 ConfigDict = config_dict.ConfigDict
+TAKEN = "as sections of a config have an attribute of that name"
 
 
 def field(config: Mapping, path: str):
@@ -16,6 +17,11 @@ def field(config: Mapping, path: str):
     for name in path.split("."):
         config = config[name]
     return config
+
+
+def is_taken(name: str) -> bool:
+    """Whether a section cannot have a field of this name, as `ConfigDict` calls an attribute so."""
+    return hasattr(ConfigDict(), name)
 
 
 def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:

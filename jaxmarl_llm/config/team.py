@@ -4,7 +4,7 @@ import math
 import re
 
 from jaxmarl_llm.config.fields import Read, as_tuple, choice, number, value
-from jaxmarl_llm.config.options import ConfigDict, field
+from jaxmarl_llm.config.options import TAKEN, ConfigDict, field, is_taken
 from jaxmarl_llm.utils.errors import UserError
 
 # What metrics begin with that are no agent's; those of an agent begin with its name.
@@ -103,6 +103,8 @@ def _names(agents: tuple) -> list[str]:
         return [f"{where} {odd[0]!r} is not allowed: {sentence}"]
     if len(set(agents)) != len(agents) or not agents:
         return [f"{where} allowed are one or more different names"]
+    if attributes := [name for name in agents if is_taken(name)]:
+        return [f"{where} {attributes[0]!r} is not allowed, {TAKEN}"]
     taken = [name for name in agents if name in RESERVED]
     return [f"{where} {taken[0]!r} is what other metrics begin with, choose another name"] if taken else []
 

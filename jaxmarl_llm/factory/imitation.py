@@ -1,6 +1,8 @@
 """From a config to the demonstrations that its agents imitate."""
 
-from jaxmarl_llm.config import distil, planner
+from collections.abc import Callable
+
+from jaxmarl_llm.config import agent_settings, distil, planner
 from jaxmarl_llm.config.imitation import FILE, on_rollouts
 from jaxmarl_llm.config.systems import SFT
 from jaxmarl_llm.factory import fusion, protocols
@@ -13,11 +15,16 @@ from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
 
 
-def load(config, task, team: Team) -> list[Encoded]:
+def _print(line: str) -> None:
+    if distributed.is_main():
+        print(line, flush=True)
+
+
+def load(config, task, team: Team, tell: Callable[[str], None] = _print) -> list[Encoded]:
     """The demonstrations of ``sft.source`` for the problems of the training task; [] where none are read.
 
-    The task's own reference answers that are longer than ``sampling.max_new_tokens`` are left out, and a line
-    says how many; other demonstrations are the user's, and too long a text is refused.
+    The task's own reference answers that are longer than their agent may write (``max_new_tokens``) are left out, and
+    ``tell`` gets a line about how many; other demonstrations are the user's, and too long a text is refused.
 
     Raises:
       ValueError: for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
@@ -38,13 +45,14 @@ def load(config, task, team: Team) -> list[Encoded]:
         if team[agent].remote:
             raise UserError(f"sft.source={source!r}: agent {agent!r} is no model of ours and cannot learn")
     tokenizers = {agent: team[agent].tokenizer for agent in team.agents}
+    limits = agent_settings.limits(config, team.agents)
     if source == "reference":
-        rows = _short_enough(rows, tokenizers, config.sampling.max_new_tokens)
+        rows = _short_enough(rows, tokenizers, limits, tell)
     encoded = demonstrations.encode(
         rows,
         tokenizers,
         max_prompt_tokens=config.sampling.max_prompt_tokens,
-        max_new_tokens=config.sampling.max_new_tokens,
+        max_new_tokens=limits,
         stop=tuple(config.sampling.stop),
         truncate=config.sampling.long_prompts == "truncate",
     )
@@ -106,18 +114,21 @@ def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], 
     return rows, tuple(tool.name for tool in of_names(tuple(config.tools.functions)))
 
 
-def _short_enough(rows: list[Demonstration], tokenizers, longest: int) -> list[Demonstration]:
-    """Reference answers that the sampler could draw; prints how many others there are."""
-    kept = demonstrations.fitting(rows, tokenizers, longest)
+def _short_enough(
+    rows: list[Demonstration], tokenizers, limits: dict[str, int], tell: Callable[[str], None]
+) -> list[Demonstration]:
+    """Reference answers that the sampler could draw, of ``limits`` tokens by agent; tells how many others there are."""
+    kept = demonstrations.fitting(rows, tokenizers, limits)
+    same = len(set(limits.values())) == 1
+    most = min(limits.values()) if same else ", ".join(f"{n} of {agent}" for agent, n in limits.items())
     if not kept:
         raise UserError(
-            f"sampling.max_new_tokens={longest}: every one of the {len(rows)} reference answers is longer"
+            f"sampling.max_new_tokens={most}: every one of the {len(rows)} reference answers is longer"
         )
-    if len(kept) < len(rows) and distributed.is_main():
-        print(
+    if len(kept) < len(rows):
+        tell(
             f"{len(rows) - len(kept)} of {len(rows)} reference answers are longer than "
-            f"sampling.max_new_tokens={longest} and are left out",
-            flush=True,
+            f"sampling.max_new_tokens={most} and are left out"
         )
     return kept
 

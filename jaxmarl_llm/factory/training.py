@@ -23,12 +23,19 @@ def sampling_params(config) -> SamplingParams:
     return dataclasses.replace(shared, agents=others)
 
 
+def _own_distribution(params: SamplingParams) -> SamplingParams:
+    """That of the models, without temperature and truncation; the longest completions stay."""
+    agents = tuple((agent, SamplingParams(own.max_new_tokens)) for agent, own in params.agents)
+    others = tuple(pair for pair in agents if pair[1].max_new_tokens != params.max_new_tokens)
+    return SamplingParams(params.max_new_tokens, agents=others)
+
+
 def loss_config(config) -> agent_loss.LossConfig:
     """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
     c = config.train
     if c.system == SFT:
         return agent_loss.LossConfig(
-            SamplingParams(config.sampling.max_new_tokens),  # the model's own distribution
+            _own_distribution(sampling_params(config)),
             aggregation="token",
             given_texts=True,
             teacher_weight=config.distil.weight,

@@ -44,8 +44,13 @@ def source(config, folder) -> pathlib.Path | None:
     """
     named = config.warm_up.folder if config.warm_up.steps else config.team.begin
     if config.warm_up.steps and not named:
-        return pathlib.Path(folder) / "warm_up"
+        return own_warm_up(pathlib.Path(folder))
     return pathlib.Path(named.replace("{seed}", str(config.seed))) if named else None
+
+
+def own_warm_up(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of a run's own warm-up in that of the run."""
+    return folder / "warm_up"
 
 
 def begun(config, team: Team, folder: pathlib.Path) -> Team:
@@ -142,6 +147,19 @@ def _field(config: dict, path: str) -> Any:
 
 def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
     """Copy the agents of the run, or exported team, in ``place`` to ``kept``, under the names of this team."""
+    team, meta = read(config, team, place)
+    learning = [(i, m) for i, m in enumerate(team.members) if m.stack.learns]
+    states = {i: SimpleNamespace(trainable=m.trainable) for i, m in learning}
+    about = {"run": str(place), "of_step": meta["step"], "names": _names_there(config, team)}
+    with Checkpointer(kept) as saver:
+        saver.save_best(0, states, team, about)
+
+
+def read(config, team: Team, place: pathlib.Path) -> tuple[Team, dict]:
+    """The team with the agents of the run, or exported team, in ``place``, and what that one keeps of itself.
+
+    ValueError as `begun`.
+    """
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
     if saved_agents.is_team(place):
         saved = saved_config.upgraded(saved_agents.read_team(place).get("config", {}), place)
@@ -151,18 +169,18 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
         raise UserError(f"{where}: the folder holds no run, config.json is missing")
     _check_drawn_base(config, saved, where)
     which = int(step) if step.isdigit() else step
-    names = dict(text.split("=") for text in config.team.begin_map)
-    names = {agent: names.get(agent, agent) for agent in learners(team)}
     inputs.warn(place, functools.partial(inputs.of_models, config, team))
     try:
-        team, meta = saved_agents.restore_team(place, which, team, learners(team), names, same_base=True)
+        names = _names_there(config, team)
+        return saved_agents.restore_team(place, which, team, learners(team), names, same_base=True)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
-    learning = [(i, m) for i, m in enumerate(team.members) if m.stack.learns]
-    states = {i: SimpleNamespace(trainable=m.trainable) for i, m in learning}
-    about = {"run": str(place), "of_step": meta["step"], "names": names}
-    with Checkpointer(kept) as saver:
-        saver.save_best(0, states, team, about)
+
+
+def _names_there(config, team: Team) -> dict[str, str]:
+    """What the agents of the team are called in the run that they begin from."""
+    mapped = dict(text.split("=") for text in config.team.begin_map)
+    return {agent: mapped.get(agent, agent) for agent in learners(team)}
 
 
 def _check_drawn_base(config, saved: dict, where: str) -> None:

@@ -24,13 +24,15 @@ class Spending:
     optimizer has learned from (those of agents that learn, each time that they are learned from).
 
     Args:
-      config: its ``train.budget_tokens`` and ``train.budget_answers`` are the budgets, 0 for none.
+      config: its ``train.budget_tokens`` and ``train.budget_answers`` are the budgets, 0 for none; its ``train.epochs``
+        passes over what was drawn all count as learned from.
       agents: those that learn.
       rows: the rows of metrics of the iterations that are done.
     """
 
     def __init__(self, config, agents: Collection[str], rows: Sequence[Mapping[str, float]] = ()):
         self._agents = frozenset(agents)
+        self._epochs = config.train["epochs"]  # passes over what is learned from
         self._budgets = {mark: config.train[field] for mark, (field, _) in MARKS.items()}
         counted = [row for row in rows if TOKENS in row]
         self.totals = {name: counted[-1][name] if counted else 0.0 for name in NAMES}
@@ -43,7 +45,7 @@ class Spending:
             self.totals[TOKENS] += metrics.tokens(forest)
             self.totals[ANSWERS] += metrics.answers(forest)
         if credit.learn and credit.forest is not None:
-            self.totals[LEARNED] += metrics.learned_tokens(credit.forest, self._agents)
+            self.totals[LEARNED] += self._epochs * metrics.learned_tokens(credit.forest, self._agents)
         return dict(self.totals)
 
     def expected_steps(self, done: int, limit: int) -> int:

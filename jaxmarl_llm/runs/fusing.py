@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import saved_agents
-from jaxmarl_llm.config import remote, validate
+from jaxmarl_llm.config import agent_settings, remote, validate
 from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
 from jaxmarl_llm.fusion import scores, texts
 from jaxmarl_llm.fusion.scores import Model
@@ -199,7 +199,7 @@ def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Te
         shown = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
         print(f"{len(rows)} texts of the team's answers; left out: {shown}", flush=True)
     if asked.texts in ("", REFERENCE):
-        longest, every = student.sampling.max_new_tokens, len(rows)
+        longest, every = agent_settings.longest(student), len(rows)
         rows = fused_texts.fitting(rows, readers[lesson.student], longest)
         if len(rows) < every:
             print(
@@ -237,7 +237,7 @@ def _check(asked: Asked, learned: Sequence[Text], held: Sequence[Text], readers,
         [Demonstration(t.agent, t.messages, t.text, name=f"text {n}") for n, t in enumerate(learned)],
         {agent: readers[agent]},
         max_prompt_tokens=c.max_prompt_tokens,
-        max_new_tokens=c.max_new_tokens,
+        max_new_tokens=agent_settings.limits(student, [agent]),
         stop=tuple(c.stop),
         truncate=c.long_prompts == "truncate",
     )

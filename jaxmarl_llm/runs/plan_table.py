@@ -160,7 +160,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
     """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
     c, nodes = config.train, workload.nodes(config)
     if imitation.draws_nothing(config):
-        read = f"{config.sft.batch} x {agents}: texts of up to {config.sampling.max_new_tokens} tokens"
+        read = f"{config.sft.batch} x {agents}: texts of up to {agent_settings.longest(config)} tokens"
         return [("demonstrations x agents", read), ("optimizer steps", f"{c.minibatches} per agent")]
     if is_dotted(c.protocol):
         return [("who speaks when", f"{c.protocol}, for {c.prompts} problems")]

@@ -14,6 +14,7 @@ from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
 
 # Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
 SHARED = (
@@ -72,10 +73,11 @@ def made(config, workdir, train: Callable) -> bool:
       train: ``train(config, workdir)``, which runs or resumes a training and returns its summary.
 
     Raises:
-      ValueError: if the folder of the warm-up holds another one.
+      ValueError: if the folder of the warm-up holds another one, or is the run's own or inside it.
     """
     if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
         return True
+    _check_apart(config, pathlib.Path(workdir))
     own, folder = stage(config), begin.source(config, workdir)
     if distributed.on_main(_finished)(own, folder):  # perhaps in a folder that may only be read
         return True
@@ -85,6 +87,16 @@ def made(config, workdir, train: Callable) -> bool:
             return True
         print(f"warm-up: {own.train.steps} iterations on demonstrations, in {folder}", flush=True)
         return bool(train(own, folder))
+
+
+def _check_apart(config, workdir: pathlib.Path) -> None:
+    """UserError if the warm-up would be made among the files of the run, other than in its own folder there."""
+    folder, run = begin.source(config, workdir).resolve(), workdir.resolve()
+    if (folder == run or run in folder.parents) and folder != begin.own_warm_up(run).resolve():
+        raise UserError(
+            f"warm_up.folder={config.warm_up.folder!r}: is in the folder of the run, {workdir}; give one "
+            "outside of it, or '' for warm_up in it"
+        )
 
 
 def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:

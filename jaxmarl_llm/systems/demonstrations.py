@@ -53,10 +53,10 @@ class Encoded:
 
 
 def fitting(
-    rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: int
+    rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: Mapping[str, int]
 ) -> list[Demonstration]:
-    """The demonstrations that a sampler could draw: at most ``max_new_tokens`` tokens with the end token."""
-    return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens]
+    """The demonstrations that a sampler could draw: at most their agent's ``max_new_tokens`` with the end token."""
+    return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens[row.agent]]
 
 
 def _completion(row: Demonstration, tokenizer) -> np.ndarray:
@@ -69,7 +69,7 @@ def encode(
     tokenizers: Mapping[str, Any],
     *,
     max_prompt_tokens: int,
-    max_new_tokens: int,
+    max_new_tokens: Mapping[str, int],
     stop: Sequence[str] = (),
     truncate: bool = False,
 ) -> list[Encoded]:
@@ -78,7 +78,8 @@ def encode(
     Args:
       rows: the demonstrations.
       tokenizers: by agent, with ``encode_chat``, ``encode`` and ``eos_ids``.
-      max_prompt_tokens, max_new_tokens: longest prompt, and longest answer with its end token.
+      max_prompt_tokens: longest prompt.
+      max_new_tokens: longest answer with its end token, by agent.
       stop: texts at which a sampled answer ends; no demonstration may contain one.
       truncate: cut longer prompts on the left instead of refusing them.
 
@@ -90,10 +91,10 @@ def encode(
         tokenizer, where = tokenizers[row.agent], f"{FIELD}: the demonstration of {row.agent!r} ({row.name})"
         prompt = np.array(tokenizer.encode_chat(list(row.messages)), np.int32)
         completion = _completion(row, tokenizer)
-        if len(completion) > max_new_tokens:
+        if len(completion) > (longest := max_new_tokens[row.agent]):
             raise UserError(
-                f"{where} has {len(completion)} tokens with its end, sampling.max_new_tokens allows "
-                f"{max_new_tokens}"
+                f"{where} has {len(completion)} tokens with its end, sampling.max_new_tokens, or "
+                f"team.agent.{row.agent}.max_new_tokens, allows {longest}"
             )
         if len(prompt) > max_prompt_tokens and not truncate:
             raise UserError(

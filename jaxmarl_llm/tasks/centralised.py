@@ -36,13 +36,18 @@ class CentralisedTask:
         """Chat messages: those of all roles side by side."""
         return {self.agents[0]: merge(self._task.prompts(item))}
 
-    def references(self, item) -> dict[str, str] | None:
-        """Reference answers of all roles, each under its tag; None where the task has none for the item."""
+    def references(self, item) -> dict[str, str | list[str]] | None:
+        """Reference answers of all roles, each under its tag; None where the task has none for the item.
+
+        Of lists of texts the n-th of all roles are one answer.
+        """
         references = getattr(self._task, "references", None)
         if references is None:
             raise UserError("the task has no reference answers")
         by_role = references(item)
-        return by_role and {self.agents[0]: tagged(by_role)}
+        if not by_role or all(isinstance(text, str) for text in by_role.values()):
+            return by_role and {self.agents[0]: tagged(by_role)}
+        return {self.agents[0]: _tagged_lists(by_role)}
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of the roles' joint answers, in order; see the task's own.
@@ -96,6 +101,17 @@ def _question(texts: Mapping[str, str]) -> str:
 def tagged(texts: Mapping[str, str]) -> str:
     """Every role's text under its tag. No blank lines between them: a blank line may end a completion."""
     return "\n".join(f"[{role}]\n{text.strip()}" for role, text in texts.items())
+
+
+def _tagged_lists(by_role: Mapping[str, str | Sequence[str]]) -> list[str]:
+    """`tagged` of the n-th texts of all roles, for every n. UserError where one role has more of them."""
+    lists = {role: [texts] if isinstance(texts, str) else list(texts) for role, texts in by_role.items()}
+    if len({len(texts) for texts in lists.values()}) > 1:
+        counts = ", ".join(f"{role} {len(texts)}" for role, texts in lists.items())
+        raise UserError(
+            f"the roles of a centralised task need equally many reference answers, there are: {counts}"
+        )
+    return [tagged(dict(zip(lists, texts, strict=True))) for texts in zip(*lists.values(), strict=True)]
 
 
 def split(text: str, roles: Sequence[str]) -> dict[str, str]:

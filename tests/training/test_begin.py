@@ -15,6 +15,7 @@ from update_cases import PLAIN, assert_close, sampled
 from configs import coding
 from experiments import export, replay, train
 from jaxmarl_llm import checkpoint, sampling
+from jaxmarl_llm.analysis.doctor import given
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import tasks, teams
 from jaxmarl_llm.runs import begin
@@ -90,6 +91,15 @@ def test_agents_are_renamed_and_copied(trained, tmp_path):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     meta = checkpoint.read_meta(tmp_path / begin.KEPT, checkpoint.BEST)
     assert meta["names"] == {"first": "first", "second": "first"} and meta["of_step"] == 12
+
+
+def test_the_doctor_looks_at_the_team_as_it_begins(trained):
+    config = begun_config(trained)
+    plain = teams.build_team(config)
+    team, result = given.begun(config, plain)
+    ended, _ = checkpoint.restore_team(trained[0] / "checkpoints", "latest", plain)
+    np.testing.assert_array_equal(answers(config, team), answers(config, ended))
+    assert result == ("begin", "ok", f"{trained[0]}: first, second after 12 iterations")
 
 
 def test_what_a_refused_start_has_copied_is_not_begun_from(trained, tmp_path):

@@ -2,6 +2,7 @@
 an agent's own tokens; its order follows from the seed; a run goes on as if it had not been stopped."""
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import chex
@@ -16,8 +17,8 @@ from game_runs import game_config
 from configs import coding
 from experiments import train
 from jaxmarl_llm import adapters, losses, metrics
-from jaxmarl_llm.config import validate
-from jaxmarl_llm.factory import imitation
+from jaxmarl_llm.config import agent_settings, validate
+from jaxmarl_llm.factory import imitation, training
 from jaxmarl_llm.forest import REMARK
 from jaxmarl_llm.runs import budgets
 from jaxmarl_llm.runs.learner import Learner
@@ -305,6 +306,71 @@ def test_reference_answers_that_are_too_long_are_left_out(capsys):
     del texts[0]
     with pytest.raises(ValueError, match="sampling.max_new_tokens=64: every one of the 1 reference answers"):
         imitation.load(config, task, team)
+
+
+LETTERS = SimpleNamespace(encode=lambda text: [*range(len(text))], encode_chat=lambda _: [1], eos_ids=(9,))
+
+
+def with_limits(**fields):
+    """A config in which the helper may write 8 tokens and main 40, and a problem of two reference answers each."""
+    config = coding.get_config()
+    config.train.system = "sft"
+    fields = {"sampling.max_new_tokens": 16, "team.agent.aux.max_new_tokens": 8, "team.agent.main.max_new_tokens": 40,
+              "team.agent.aux.temperature": 0.3} | fields  # fmt: skip
+    agent_settings.declare(config, fields)
+    config.update_from_flattened_dict(fields)
+    validate(config)
+    members = {name: SimpleNamespace(tokenizer=LETTERS, remote=False) for name in ("aux", "main")}
+    texts = {"aux": ["x" * 7, "x" * 8], "main": ["x" * 39, "x" * 40]}
+    task = SimpleNamespace(
+        items=(SimpleNamespace(task_id="one"),), agents=("aux", "main"), prompts=lambda _: {"aux": [], "main": []},
+        references=lambda _: texts,
+    )  # fmt: skip
+    return config, task, type("Team", (dict,), {"agents": ("aux", "main")})(**members)
+
+
+def test_every_agent_has_its_own_longest_demonstration(capsys, tmp_path):
+    config, task, team = with_limits()
+    kept = imitation.load(config, task, team)
+    assert [(row.agent, len(row.completion)) for row in kept] == [("aux", 8), ("main", 40)]
+    assert (
+        "2 of 4 reference answers are longer than sampling.max_new_tokens=8 of aux, 40 of main"
+        in capsys.readouterr().out
+    )
+    row = {"task_id": "one", "agent": "main", "text": "x" * 39}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    config.sft.source = str(tmp_path / "rows.jsonl")
+    (given,) = imitation.load(config, task, team)
+    assert len(given.completion) == 40
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row | {"agent": "aux", "text": "x" * 8}))
+    with pytest.raises(ValueError, match="has 9 tokens with its end, .*team.agent.aux.max_new_tokens, allows 8"):
+        imitation.load(config, task, team)
+
+
+def test_the_loss_has_room_for_the_longest_demonstration_of_each_agent():
+    """Temperature and truncation of an agent's own are not applied either."""
+    sampling = training.loss_config(with_limits()[0]).sampling
+    assert (sampling.of("aux"), sampling.of("main")) == (SamplingParams(8), SamplingParams(40))
+    same = training.loss_config(with_limits(**dict.fromkeys(
+        ("team.agent.aux.max_new_tokens", "team.agent.main.max_new_tokens"), 16))[0])  # fmt: skip
+    assert same.sampling == SamplingParams(16)  # one batch
+
+
+def test_gradients_are_alike_where_agents_have_limits_of_their_own():
+    lora = tiny.lora()
+    system = sft.Sft(sft.DemonstrationOrder(encoded(), 2, (0, 0)))
+    credit = system.assign(None)
+    own = tuple((agent, SamplingParams(most)) for agent, most in (("a", 3), ("b", 4)))
+    config = dataclasses.replace(LOSS, sampling=SamplingParams(2, agents=own))
+    both = collate.of_learners(credit.forest, credit.advantages, tiny.stack(), config.sampling)
+    assert [batch.tokens_NRL.shape[-1] for batch in both] == [3, 4]
+    for n, (agent, batch) in enumerate(zip(tiny.AGENTS, both, strict=True)):
+        own_lora = jax.tree.map(lambda x, n=n: x[n : n + 1], lora)
+        gradient, _ = tiny.gradients(tiny.stack((agent,)), config, tiny.params(), own_lora, batch)
+        expected = jax.grad(cross_entropy)(lora, n, agent, ROWS)
+        for one, two in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one[0], two[n], rtol=1e-3, atol=1e-5)
+            assert np.abs(two[n]).max() > 1e-4
 
 
 def test_rows_with_prompts_of_their_own_are_refused_on_rollouts(monkeypatch):

@@ -1,4 +1,4 @@
-"""Check that rows can judge answers, and that no problem of validation and test is in training.
+"""Check that rows can judge answers, and that no two of training, validation and test have a problem in common.
 
 The most similar ones there are listed.
 """
@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.analysis.doctor.result import Result, check
+from jaxmarl_llm.factory.tasks import PROBLEMS_OF
 from jaxmarl_llm.tasks import split_overlap
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.operations import operations
@@ -41,21 +42,20 @@ def rows(faults: Sequence[str], problems: int, drop: bool = False, tests: str = 
 
 @check("splits")
 def splits(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
-    """Check that no item of another split equals one of "train", with names in programs ignored.
+    """Check that no two splits have an item in common, with names in programs ignored.
 
     Args:
-      of_splits: items by the name of their split, "train" first.
+      of_splits: items by the name of their split, in the order train, eval, test.
     """
-    (_, train), *others = of_splits.items()
     sizes = ", ".join(f"{len(items)} of {name}" for name, items in of_splits.items())
     if not any(map(split_overlap.parts, itertools.chain(*of_splits.values()))):
         return "skipped", f"{sizes}: they have no texts to compare"
-    for name, items in others:
+    for first, second in itertools.combinations(of_splits, 2):  # as `check_splits` of a training
         try:
-            split_overlap.check_disjoint(train, items)
+            split_overlap.check_disjoint(of_splits[first], of_splits[second], PROBLEMS_OF[first])
         except ValueError as error:
-            return "fail", f"of {name}, {error}"
-    return "ok", f"{sizes}: no text or solution of the others occurs in training, names aside"
+            return "fail", f"of {second}, {error}"
+    return "ok", f"{sizes}: no text or solution occurs in two of them, names aside"
 
 
 @check("nearest neighbours")

@@ -15,6 +15,7 @@ from jaxmarl_llm.analysis.doctor import (
     data,
     exports,
     first_rollout,
+    given,
     machine,
     rewards,
     texts,
@@ -22,9 +23,9 @@ from jaxmarl_llm.analysis.doctor import (
 )
 from jaxmarl_llm.analysis.doctor.result import Result, failed
 from jaxmarl_llm.analysis.doctor.rewards import ErrorKeepingTask
-from jaxmarl_llm.config import agent_settings, maporl, validate
+from jaxmarl_llm.config import agent_settings, imitation, maporl, validate
 from jaxmarl_llm.config.programs import check_training
-from jaxmarl_llm.config.systems import FROM_PAIRS
+from jaxmarl_llm.config.systems import FROM_PAIRS, SFT
 from jaxmarl_llm.executor.levels import ExecutorRefused, available_level
 from jaxmarl_llm.factory import experts, systems, tasks, teams, tools, training
 from jaxmarl_llm.factory import user_code as named
@@ -66,6 +67,11 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
         speakers = experts.build(small, [item for each in splits for item in each.items])
         team = teams.build_team(small, speakers=speakers)
+        if config.team.begin:
+            team, begins = given.begun(config, team)
+            yield begins
+        if imitation.used(config):
+            yield given.demonstrations(config, task, team)
         local_team = team.local("the doctor")
         yield from _of_prompts(config, local_team, splits)
         toolbox = stack.enter_context(tools.opened(small, executor, task))
@@ -158,13 +164,20 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]
 
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
     loss, trainables = training.loss_config(config), _trainables(team)
-    yield choices.distribution(team, trainables, forest, training.sampling_params(config), loss.sampling)
+    stated = training.sampling_params(config)
+    # The distribution that given texts are learned under is not that of the sampler, nor meant to be.
+    applied = stated if loss.given_texts else loss.sampling
+    yield choices.distribution(team, trainables, forest, stated, applied)
     try:
         examined = updates.of_forest(team, trainables, loss, forest)
     except Exception as error:
         yield from (failed(check.title, error) for check in (updates.parity, updates.trained_tokens))
         return
-    yield updates.parity(examined, choices.precision(team))
+    if loss.given_texts:
+        why = f"train.system={config.train.system!r} learns given texts, without the sampler's temperature"
+        yield Result(updates.parity.title, "skipped", why)
+    else:
+        yield updates.parity(examined, choices.precision(team))
     yield updates.trained_tokens(examined, _meant(config.train))
 
 
@@ -205,6 +218,7 @@ def _of_signal(config, forest: Forest) -> Iterator[Result]:
     prefers = config.train.system in FROM_PAIRS
     if credit_of is None:
         what = "pairs of answers" if prefers else "what its critics did not expect"
+        what = "demonstrations" if config.train.system == SFT else what
         what = "the scores of a verifier that is not fitted yet" if maporl.has_verifier(config) else what
         yield Result(rewards.zero_signal.title, "skipped", f"{system} learns from {what}, not from groups")
     else:

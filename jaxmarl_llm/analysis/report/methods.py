@@ -35,6 +35,43 @@ LEGEND = (
 )
 
 
+def fault(results: Mapping) -> str:
+    """What of parsed JSON is not as results are, at the first place where it is not; empty for results."""
+    for method, by_seed in results.items():
+        if not isinstance(by_seed, dict):
+            return f"{method!r} holds {_short(by_seed)}, expected its runs by seed"
+        for seed, marks in by_seed.items():
+            where = f"seed {seed!r} of {method!r}"
+            if not isinstance(marks, dict):
+                return f"{where} holds {_short(marks)}, expected its points by mark, such as 'after'"
+            for mark, point in marks.items():
+                if not isinstance(point, dict) or not (_numbers(point.get("scores")) and point["scores"]):
+                    return f"{mark!r} of {where} has no numbers under 'scores'"
+                problems = point.get("problems")
+                if not (isinstance(problems, dict) and all(map(_row, problems.values()))):
+                    return f"{mark!r} of {where} has no lists of numbers under 'problems'"
+                if not _numbers({cost: point[cost] for cost in COSTS if cost in point}, missing=False):
+                    return f"{mark!r} of {where} has a cost that is no number"
+    return ""
+
+
+def _numbers(held, missing: bool = True) -> bool:
+    """Whether it is a dict of numbers, or of None too where they may be ``missing``."""
+    return isinstance(held, dict) and all(
+        type(x) in (int, float) or missing and x is None for x in held.values()
+    )
+
+
+def _row(held) -> bool:
+    """Whether it is a list of numbers and None."""
+    return isinstance(held, list) and _numbers(dict(enumerate(held)))
+
+
+def _short(held) -> str:
+    """A value as messages show it."""
+    return f"{held!r:.40}"
+
+
 def at(results: Mapping, mark: str) -> dict[str, list[dict]]:
     """The points of every method at a mark, in the order of the seeds.
 

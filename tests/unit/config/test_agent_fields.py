@@ -1,11 +1,14 @@
 """Fields of single agents, config.team.agent.<name>: in flags, config files and sweeps, and bad values."""
 
 import json
+import os
+import subprocess
 import sys
 import warnings
 
 import pytest
 from absl import flags
+from repository import ROOT
 
 from configs import game
 from experiments import crossplay
@@ -139,8 +142,33 @@ def test_sweeps_over_fields_of_agents():
 
 def test_a_flag_of_a_field_that_no_agent_has():
     argv = ["--config.team.agent.main.lr=1", "--config.team.agent.main.learning_rate=1"]
-    assert entry._unknown_field(argv) == "team.agent.main.learning_rate"
-    assert entry._unknown_field(argv[:1]) is None
+    assert entry._wrong_field(argv).startswith("there is no config field 'team.agent.main.learning_rate'")
+    assert entry._wrong_field(argv[:1]) == ""
     wrong = "team.agent.main.temperatur"
     sentence = no_such_field(wrong, entry._known_fields(wrong))
     assert "did you mean team.agent.main.temperature" in sentence
+
+
+@pytest.mark.parametrize("flag, message", [
+    ("--config.team.agent.first=3", "--config.team.agent.first: allowed is --config.team.agent.<name>.<field>="),
+    ("--config.team.agent.items=3", "--config.team.agent.items: allowed is"),
+    ("--config.team.agent.1x.lr=3", "--config.team.agent.1x.lr: allowed is"),
+    ("--config.team.agent.größe.lr=3", "--config.team.agent.größe.lr: allowed is"),
+    ("--config.team.agent.=3", "there is no config field 'team.agent.'"),
+    ("--config.team.agent.items.lr=3", "team.agent.items.lr: no agent can be called 'items'"),
+])  # fmt: skip
+def test_flags_of_no_field_of_an_agent_are_one_sentence(flag, message):
+    """In a process of its own: flags are those of the process."""
+    code = "import sys; from jaxmarl_llm.cli import entry; entry.define_config(); entry.parse(sys.argv)"
+    argv = [sys.executable, "-c", code, "--config=configs/game.py", flag]
+    done = subprocess.run(argv, capture_output=True, cwd=ROOT, encoding="utf-8", env=os.environ | {"PYTHONUTF8": "1"})
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {message}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["items", "keys", "values", "get", "update", "lock"])
+def test_agents_are_not_called_as_attributes_of_sections(name):
+    c = game.get_config()
+    c.team.agents = (name, "second")
+    with pytest.raises(ValueError, match=rf"team.agents=.*: '{name}' is not allowed, as sections of a config"):
+        validate(c)

@@ -6,6 +6,7 @@ import pathlib
 import types
 
 import pytest
+from repository import ROOT
 
 from configs import coding, compare
 from experiments import compare as command
@@ -320,10 +321,36 @@ def test_problems_without_a_reward_are_left_out_of_gains():
 
 
 def test_of_equal_results_the_first_file_counts(tmp_path):
-    for name, value in (("a", 1), ("b", 2)):
-        (tmp_path / name).write_text(json.dumps({"results": {"m": {"0": {"x": value}, name: {"x": value}}}}))
+    ends = {name: {"after": point(value)} for name, value in (("a", 1.0), ("b", 2.0))}
+    for name, end in ends.items():
+        (tmp_path / name).write_text(json.dumps({"results": {"m": {"0": end, name: end}}}))
     together = command.finished([str(tmp_path / "a"), str(tmp_path / "b")], "results")
-    assert together == {"m": {"0": {"x": 1}, "a": {"x": 1}, "b": {"x": 2}}}
+    assert together == json.loads(json.dumps({"m": {"0": ends["a"]} | ends}))
+
+
+@pytest.mark.parametrize("content, message", [
+    ({"seconds": 3.2, "before": {"return": 3}}, "'seconds' holds 3.2, expected its runs by seed"),
+    ({"m": [1]}, r"'m' holds \[1\], expected"),
+    ({"m": {"0": 5}}, "seed '0' of 'm' holds 5, expected its points by mark, such as 'after'"),
+    ({"m": {"0": {"after": 5}}}, "'after' of seed '0' of 'm' has no numbers under 'scores'"),
+    ({"m": {"0": {"after": {"scores": {}, "problems": {}}}}}, "has no numbers under 'scores'"),
+    ({"m": {"0": {"after": {"scores": {"return": "x"}, "problems": {}}}}}, "has no numbers under 'scores'"),
+    ({"m": {"0": {"after": {"scores": {"return": 1.0}}}}}, "has no lists of numbers under 'problems'"),
+    ({"m": {"0": {"after": {"scores": {"return": 1.0}, "problems": {"return": [[]]}}}}}, "under 'problems'"),
+    ({"m": {"0": {"after": {"scores": {"return": 1.0}, "problems": {}, "tokens": "x"}}}}, "a cost that is no"),
+])  # fmt: skip
+def test_files_that_hold_no_results(tmp_path, content, message):
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"x.json: is no file of results, .*{message}"):
+        command.finished([str(tmp_path / "x.json")])
+    with pytest.raises(UserError, match="x.json: is no file of results, it has no 'results'"):
+        command.finished([str(tmp_path / "x.json")], "results")
+
+
+def test_the_files_of_the_documentation_are_results():
+    assert command.finished([str(ROOT / "docs" / "comparison_runs.json")])
+    for key in ("results", "without_advice"):
+        assert command.finished([str(ROOT / "docs" / "short_turns_runs.json")], key)
 
 
 def test_the_tables_by_hand(tmp_path):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from repository import ROOT
 
 from experiments import conventions
 from jaxmarl_llm.analysis.report import convention_figure
@@ -100,6 +101,22 @@ def test_runs_that_were_finished_elsewhere_are_added():
     assert [(r["setting"], r["seed"], r["joint"]) for r in both] == [
         ("cross", 0, 1.0), ("cross", 1, 5.0), ("aligned", 0, 3.0), ("aligned", 1, 4.0),
     ]  # fmt: skip
+
+
+def test_files_that_are_no_conventions(tmp_path):
+    sweep(tmp_path, {"cross": [80.0]})
+    rows, path = conventions.rows(tmp_path), tmp_path / "have.json"
+    path.write_text(json.dumps(rows))
+    assert conventions.read(str(path)) == rows
+    for bad, message in (
+        ([{"a": 1}], "'setting' of row 0 is None"),
+        ([rows[0], 7], "row 1 is 7"),
+        ([rows[0], rows[1] | {"joint": "80"}], "'joint' of row 1 is '80'"),
+    ):
+        path.write_text(json.dumps(bad))
+        with pytest.raises(ValueError, match=f"have.json: is no conventions.json, {message}"):
+            conventions.read(str(path))
+    assert conventions.read(str(ROOT / "docs" / "convention_runs.json"))
 
 
 def test_the_picture_has_a_bar_a_dot_per_seed_and_the_skill_of_each_variant():

@@ -14,8 +14,10 @@ from jaxmarl_llm.systems import magrpo
 TOTALS = {"spent/tokens": 0.0, "spent/answers": 0.0, "spent/optimizer_tokens": 0.0}
 
 
-def budgets(tokens=0, answers=0):
-    return types.SimpleNamespace(train={"budget_tokens": tokens, "budget_answers": answers})
+def budgets(tokens=0, answers=0, epochs=1):
+    return types.SimpleNamespace(
+        train={"budget_tokens": tokens, "budget_answers": answers, "epochs": epochs}
+    )
 
 
 def forest():
@@ -39,6 +41,15 @@ def test_tokens_and_answers_add_up():
     third = spending.add(None, magrpo.assign(drawn))  # learns from what was drawn before
     assert third == second | {"spent/optimizer_tokens": 2 * lengths["a"]}
     assert not spending.over()  # without a budget there is no end
+
+
+def test_tokens_are_learned_from_once_an_epoch():
+    drawn = forest()
+    length = sum(len(turn.completion) for turn in drawn.turns if turn.agent == "a")
+    spending = Spending(budgets(epochs=3), ["a"])
+    assert spending.add(drawn, magrpo.assign(drawn))["spent/optimizer_tokens"] == 3 * length
+    assert spending.add(drawn, magrpo.no_update(drawn))["spent/optimizer_tokens"] == 3 * length
+    assert spending.totals["spent/tokens"] == 2 * sum(len(turn.completion) for turn in drawn.turns)
 
 
 def test_how_many_iterations_the_budgets_will_take():

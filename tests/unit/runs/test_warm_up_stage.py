@@ -6,6 +6,7 @@ from configs import systems
 from jaxmarl_llm.config import FIELDS, agent_settings, base_config, validate
 from jaxmarl_llm.config.options import field
 from jaxmarl_llm.runs import warm_up
+from jaxmarl_llm.utils.errors import UserError
 
 # A router's agents learn nothing.
 SYSTEMS = [name for name in systems.SYSTEMS if name != "der"]
@@ -60,3 +61,20 @@ def test_fields_of_a_protocol_that_the_warm_up_has_not_are_not_refused():
     other = warm_up.stage(made)
     assert other.train.protocol == "simultaneous" and other.advice == base_config().advice
     assert made.advice.every == 3 and made.advice.shuffled
+
+
+@pytest.mark.parametrize("folder", [".", "checkpoints", "warm_up/deeper", "../run", "link", "seed{seed}"])
+def test_a_warm_up_among_the_files_of_its_run_is_refused_before_it_trains(tmp_path, folder):
+    workdir = tmp_path / "run"
+    workdir.mkdir()
+    (workdir / "link").symlink_to(workdir)
+    config = trained("marloo", **{"warm_up.folder": str(workdir / folder)})
+    with pytest.raises(UserError, match="warm_up.folder=.*: is in the folder of the run, .*outside of it"):
+        warm_up.made(config, workdir, lambda *arguments: pytest.fail("the warm-up was trained"))
+
+
+@pytest.mark.parametrize("folder", ["", "run/warm_up", "runs", "other/run"])
+def test_folders_that_a_warm_up_may_have(tmp_path, folder):
+    config, trained_in = trained("marloo", **{"warm_up.folder": folder and str(tmp_path / folder)}), []
+    assert warm_up.made(config, tmp_path / "run", lambda own, place: trained_in.append(place) or {"step": 5})
+    assert trained_in == [tmp_path / (folder or "run/warm_up")]

@@ -158,11 +158,13 @@ def test_a_chain_with_a_gap(chain):
 
 def test_token_ids_and_their_end():
     row = Demonstration("aux", ({"role": "user", "content": "abc"},), "de", 2.0, "one")
-    limits = dict(max_prompt_tokens=3, max_new_tokens=3)
+    limits = dict(max_prompt_tokens=3, max_new_tokens={"aux": 3, "main": 1})
     (encoded,) = demonstrations.encode([row], {"aux": Letters()}, **limits)
     assert encoded.prompt.tolist() == [197, 198, 199] and encoded.completion.tolist() == [200, 201, 9]
     refused = {
-        "has 3 tokens with its end, sampling.max_new_tokens allows 2": {"max_new_tokens": 2},
+        "has 3 tokens with its end, sampling.max_new_tokens, or team.agent.aux.max_new_tokens, allows 2": {
+            "max_new_tokens": {"aux": 2, "main": 9}
+        },
         "a prompt of 3 tokens, sampling.max_prompt_tokens allows 2": {"max_prompt_tokens": 2},
         "holds 'd', where sampling.stop ends an answer": {"stop": ("d",)},
     }
@@ -175,9 +177,12 @@ def test_token_ids_and_their_end():
 
 
 def test_too_long_answers_can_be_left_out():
-    rows = [Demonstration("aux", (), text, name=text) for text in ("a", "abc", "ab")]
-    kept = demonstrations.fitting(rows, {"aux": Letters()}, 3)  # with its end a text of two letters has three
-    assert [row.text for row in kept] == ["a", "ab"]
+    rows = [Demonstration(agent, (), text, name=text) for agent in AGENTS for text in ("a", "abc", "ab")]
+    # With its end a text of two letters has three tokens.
+    kept = demonstrations.fitting(rows, dict.fromkeys(AGENTS, Letters()), {"aux": 3, "main": 4})
+    assert [(row.agent, row.text) for row in kept] == [
+        ("aux", "a"), ("aux", "ab"), ("main", "a"), ("main", "abc"), ("main", "ab"),
+    ]  # fmt: skip
 
 
 def test_a_forest_of_unequal_numbers():

@@ -79,6 +79,29 @@ def test_feedback_comes_under_the_tags():
     assert feedback == [{"solo": "[aux]\naux said A\n[main]\nmain said M"}]
 
 
+@pytest.mark.parametrize(
+    "by_role, expected",
+    [
+        ({"aux": "A", "main": "M"}, "[aux]\nA\n[main]\nM"),
+        ({"aux": ["A", "B"], "main": ["M", "N"]}, ["[aux]\nA\n[main]\nM", "[aux]\nB\n[main]\nN"]),
+        ({"aux": ("A",), "main": "M"}, ["[aux]\nA\n[main]\nM"]),
+    ],
+)
+def test_reference_answers_of_all_roles(by_role, expected):
+    task = Echo()
+    task.references = lambda item: by_role
+    assert CentralisedTask(task, "solo").references("x") == {"solo": expected}
+
+
+def test_unequal_numbers_of_reference_answers():
+    task = Echo()
+    task.references = lambda item: {"aux": ["A", "B"], "main": ["M"]}
+    with pytest.raises(ValueError, match="need equally many reference answers, there are: aux 2, main 1"):
+        CentralisedTask(task, "solo").references("x")
+    task.references = lambda item: None
+    assert CentralisedTask(task, "solo").references("x") is None
+
+
 def test_chats_that_cannot_be_merged():
     user, system = {"role": "user", "content": "?"}, {"role": "system", "content": "!"}
     with pytest.raises(ValueError, match="prompts of a, b differ in their order"):

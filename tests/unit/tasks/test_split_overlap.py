@@ -137,10 +137,12 @@ def test_checks_of_the_doctor():
     train, other = [item("a", doc="Double x at once.")], [item("b", doc="Double x at last.")]
     assert data.splits({"train": train, "test": other}) == (
         "splits", "ok",
-        "1 of train, 1 of test: no text or solution of the others occurs in training, names aside",
+        "1 of train, 1 of test: no text or solution occurs in two of them, names aside",
     )
     broken = data.splits({"train": train, "eval": other, "test": train})
     assert broken.status == "fail" and broken.sentence.startswith("of test, 1 of 1 problems occur in train")
+    shared = data.splits({"train": train, "eval": other, "test": other})
+    assert shared.status == "fail" and shared.sentence.startswith("of test, 1 of 1 problems occur in validation")
     neighbours = data.find_neighbours({"train": train, "test": other})
     assert data.nearest_neighbours(neighbours) == (
         "nearest neighbours", "ok",
