@@ -114,3 +114,15 @@ def test_prelude():
     # Text that is no Python before the function: its imports stay.
     prompt = "import math\nWrite this:\nfrom x\n\ndef f(x):\n    '''Doc'''\n"
     assert read_signature(prompt, "f") == (("x",), "import math")
+
+
+@pytest.mark.parametrize("signature, arguments, passed", [
+    ("def f(a: int, b) -> int:", "a, b", "a, b"),
+    ("def f():", "", ""),
+    ("def f(x: int, by: float = 2.5):", "x, by=2.5", "x, by"),
+    ("def f(x, *, by: int, to=(1, 2)):", "x, *, by, to=(1, 2)", "x, by=by, to=to"),
+    ("def f(a, /, b=None, *args: int, c=1, **rest):", "a, /, b=None, *args, c=1, **rest", "a, b, *args, c=c, **rest"),
+])
+def test_an_argument_list_as_text(tmp_path, signature, arguments, passed):
+    (item,) = load_jsonl(write(tmp_path, {**ROW, "prompt": f'{signature}\n    """Doc."""\n'}))
+    assert (item.arguments, item.passed) == (arguments, passed)
