@@ -56,11 +56,15 @@ def tokens(text: str) -> list[str]:
 
 def docstring(item: CodingItem) -> str:
     """The docstring of the prompt's entry point; '' if it has none or does not parse."""
+    function = prompt_function(item)
+    return (ast.get_docstring(function) or "") if function else ""
+
+
+def prompt_function(item: CodingItem) -> ast.FunctionDef | None:
+    """The entry point as far as the prompt has it; its body may end with a ``pass`` that the prompt lacks."""
     tree = parse(item.prompt + "\n    pass\n") or parse(item.prompt)
-    for node in tree.body if tree else ():
-        if isinstance(node, ast.FunctionDef) and node.name == item.entry_point:
-            return ast.get_docstring(node) or ""
-    return ""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
+    return next((node for node in functions if node.name == item.entry_point), None)
 
 
 class Renamer(ast.NodeTransformer):
