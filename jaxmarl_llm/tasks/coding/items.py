@@ -13,6 +13,7 @@ from jaxmarl_llm.executor.judging import units
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding import needs
 from jaxmarl_llm.tasks.coding.signature import arguments_of, arguments_text, passed_text, read_signature
+from jaxmarl_llm.tasks.judgement import is_statement
 from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
@@ -179,6 +180,8 @@ def _field_complaints(row: dict) -> list[str]:
     statement = row.get("statement", "")
     if not (isinstance(statement, str) and re.fullmatch(r"\w*", statement)):
         complaints.append(f"field 'statement' is {statement!r:.40}, expected one word")
+    elif not is_statement(statement):
+        complaints.append(f"field 'statement' is {statement!r}: return_{statement} is another result")
     return complaints + sources.column_complaints(row, _MADE)
 
 
