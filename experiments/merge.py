@@ -16,6 +16,7 @@ experiments.export takes an agent out, and a training begins from it with --conf
 """
 
 import pathlib
+import re
 
 from absl import app, flags
 
@@ -93,7 +94,7 @@ def rows_of(facts: dict) -> tuple[list[tuple[str, ...]], list[str], str]:
     rows, test = [], facts["test"]
     scores_of = {name: {mode: each[mode]["scores"] for mode in each} for name, each in test["rows"].items()}
     first = next(iter(scores_of.values()))["sampled"]
-    grades = [name for name in first if name.startswith("return_grade")]
+    grades = [name for name in first if re.fullmatch(r"return_grade-?\d+", name)]
     for name, scores in scores_of.items():
         ends = [scores[mode]["return"] for mode in ("sampled", "greedy")]
         by_grade = [_ends(scores["sampled"][grade] | {"low": None}) for grade in grades]

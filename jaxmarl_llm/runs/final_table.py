@@ -4,6 +4,7 @@ import math
 import pathlib
 
 from jaxmarl_llm import transcripts
+from jaxmarl_llm.tasks.judgement import is_of_a_kind
 from jaxmarl_llm.utils import console, formats
 
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
@@ -37,9 +38,7 @@ def _table(summary: dict) -> None:
 
 def kinds_of_items(entry: dict) -> list[str]:
     """Names of the returns of single grades and statements in an entry of the summary, and their pass@1."""
-    others = ("return_low", "return_high", "return_greedy", "return_turn")
-    names = [n for n in entry if n.startswith(("return_", "pass@1_")) and not n.startswith(others)]
-    return sorted(names, key=lambda name: (name.startswith("pass@1_"), name))
+    return sorted(filter(is_of_a_kind, entry), key=lambda name: (name.startswith("pass@1_"), name))
 
 
 def state_lines(summary: dict) -> list[str]:

@@ -34,6 +34,7 @@ from jaxmarl_llm.tasks.judgement import (
     check_given,
     check_part_names,
     is_sequential,
+    is_statement,
     judge,
     task_ids,
 )
@@ -102,6 +103,11 @@ class CustomTask:
         if len(set(ids)) < len(ids):
             twice = next(name for name in ids if ids.count(name) > 1)
             raise UserError(f"{self._name}: two items have the task_id {twice!r}")
+        for item in self.items:
+            if not is_statement(word := str(getattr(item, "statement", ""))):
+                raise UserError(
+                    f"{self._name}: the statement of {item.task_id} is {word!r}: return_{word} is another result"
+                )
         self.prompts(self.items[0])
 
     def _call(self, method: str, given):

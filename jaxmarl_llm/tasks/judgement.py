@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmarl_llm.utils.errors import UserError
@@ -14,6 +15,8 @@ _TAKEN, _TAKEN_STARTS = (
     ("step", "return"),
     ("return_", "pass@", "verdict/", "length/", "truncated/", "tokens/"),
 )
+# Endings of other numbers that evaluations name "return_..": of an interval, of greedy answers, of turns, of grades.
+_ENDINGS, _GRADE = r"low|high|greedy|turns|turn\d+", r"grade-?\d+"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,3 +88,15 @@ def check_part_names(names: Iterable[str], what: str) -> None:
         if name in _TAKEN or name.startswith(_TAKEN_STARTS):
             taken = ", ".join((*_TAKEN, *(f"{start}.." for start in _TAKEN_STARTS)))
             raise UserError(f"{what}: a part cannot be named {name!r}; {taken} are names of other results")
+
+
+def is_statement(word: str) -> bool:
+    """Whether a word can say how problems are stated: "return_<word>" is then the name of no other result."""
+    return re.fullmatch(f"{_ENDINGS}|{_GRADE}", word) is None
+
+
+def is_of_a_kind(name: str) -> bool:
+    """Whether a result is a return or pass@1 of the problems of one grade or statement."""
+    if name.startswith("pass@1_"):
+        return True
+    return name.startswith("return_") and re.fullmatch(_ENDINGS, name.removeprefix("return_")) is None

@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -181,6 +182,17 @@ def test_two_items_of_one_name(monkeypatch):
     monkeypatch.setattr(custom_task, "resolve", lambda name: twice)
     with pytest.raises(ValueError, match="task.kind 'mine.Task': two items have the task_id 'x'"):
         custom_task.build("mine.Task", None, None, "train")
+
+
+def test_a_statement_that_is_the_name_of_another_result():
+    for word, right in (("low", False), ("grade2", False), ("low_level", True)):
+        item = SimpleNamespace(task_id="x", statement=word)
+        own = changed(__init__=lambda self, *given: setattr(self, "items", [item]))  # noqa: B023
+        if right:
+            custom_task.CustomTask(own(), "mine")
+            continue
+        with pytest.raises(ValueError, match=f"^mine: the statement of x is '{word}': return_{word} is an"):
+            custom_task.CustomTask(own(), "mine")
 
 
 def test_a_task_says_which_feedback_it_gives():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jaxmarl_llm.tasks.judgement import is_of_a_kind, is_statement
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 from jaxmarl_llm.utils.statistics.significance import t_interval
 
@@ -89,7 +90,7 @@ def table(results: Mapping, mark: str) -> tuple[list[str], list[list[str]]]:
     """Headers and a row per method at a mark: scores with intervals (see `LEGEND`), then costs."""
     points = at(results, mark)
     present = dict.fromkeys(name for rows in points.values() for row in rows for name in row["scores"])
-    of_statements = sorted(n for n in present if n.startswith(("return_", "pass@1_")) and _is_statement(n))
+    of_statements = sorted(n for n in present if is_of_a_kind(n) and is_statement(n.partition("_")[2]))
     names = [*(n for n in SCORES if n in present), *of_statements]
     rows = [
         [
@@ -144,12 +145,6 @@ def _gain(name: str, pairs: Sequence[tuple[Mapping, Mapping]]) -> str:
     paired = all(len(own) == len(before) > 0 for own, before in problems)
     changes = [np.subtract(*np.array(pair, float)) for pair in problems] if paired else ()  # None becomes NaN
     return with_intervals(values, changes, sign="+")
-
-
-def _is_statement(name: str) -> bool:
-    """Whether a score is that of the problems of one statement, as `return_goal`."""
-    ending = name.partition("_")[2]
-    return not ending.startswith(("grade", "turn", "low", "high", "greedy"))
 
 
 def _score(name: str, runs: Sequence[Mapping]) -> str:

@@ -58,7 +58,7 @@ OF_SYSTEM = {
 # costs has the totals of the executor and the memory.
 LEFT_OUT = re.compile(
     r"step|seconds/evaluate|memory/.*|executor/.*|eval_executor/.*|train/turn\d+/.*"
-    r"|test_greedy/.*|(eval|eval_greedy|test)/(.*_(low|high)|pass@.*|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
+    r"|test_greedy/.*|(eval|eval_greedy|test)/(return_(low|high)|pass@.*|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
 )
 # Units of the metrics of each agent; metrics that are not here have none, or it is not known.
 OF_AGENTS = {

@@ -166,7 +166,7 @@ def _describe(answer: _Answer, part: _Part) -> str:
     """The state of an agent's own function, and advice on it."""
     advice = {
         _FOUND: "",
-        _MISSING: f" Write def {part.name}({', '.join(answer.item.params)}){answer.needs}.",
+        _MISSING: f" Write def {part.name}({answer.item.arguments}){answer.needs}.",
         _NO_RETURN: " Return a value.",
         _BROKEN: _place(part.source),
     }

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from jaxmarl_llm.executor.judging import units
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding import needs
-from jaxmarl_llm.tasks.coding.text import function_node
+from jaxmarl_llm.tasks.coding.signature import arguments_of, arguments_text, passed_text, read_signature
+from jaxmarl_llm.tasks.judgement import is_statement
 from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
@@ -22,7 +23,6 @@ _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
 _MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide it
 _SPLITS = tuple(split for split in sources.SPLITS if split != "all")
 _log = logging.getLogger("jaxmarl_llm.tasks")
-_IMPORT = re.compile(r"(?:import|from)\s+\w")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,21 @@ class CodingItem:
     statement: str = ""
     split: str = ""
     columns: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
+
+    @functools.cached_property
+    def arguments(self) -> str:
+        """The argument list of a header, without annotations: ``x, *, by=2``."""
+        return arguments_text(self._signature) if self._signature else ", ".join(self.params)
+
+    @functools.cached_property
+    def passed(self) -> str:
+        """What a call in a function with these ``arguments`` passes on to one that has the same: ``x, by=by``."""
+        return passed_text(self._signature) if self._signature else ", ".join(self.params)
+
+    @functools.cached_property
+    def _signature(self) -> ast.arguments | None:
+        """None for an item made by hand, without a prompt."""
+        return arguments_of(self.prompt, self.entry_point)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,38 +156,6 @@ def item_from_row(row: dict) -> CodingItem:
     )
 
 
-def read_signature(prompt: str, entry_point: str) -> tuple[tuple[str, ...], str]:
-    """Parameter names of the entry point, and the prelude before it (only its imports where it does not
-    parse).
-
-    ValueError if the prompt has no `def entry_point(` at the left margin, or one that does not parse.
-    """
-    start = re.search(rf"^def[ \t]+{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)
-    if start is None:
-        raise UserError(f"prompt has no 'def {entry_point}('")
-    lines = prompt[start.start() :].split("\n")
-    for end in range(1, len(lines) + 1):
-        signature = "\n".join(lines[:end])
-        function = function_node(signature + "\n    pass") or function_node(signature)
-        if function is not None:
-            return _parameter_names(function.args), _prelude(prompt[: start.start()])
-    raise UserError(f"the signature of {entry_point!r} in the prompt does not parse")
-
-
-def _parameter_names(arguments: ast.arguments) -> tuple[str, ...]:
-    names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
-    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    names += [arg.arg for arg in arguments.kwonlyargs]
-    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
-    return tuple(names)
-
-
-def _prelude(text: str) -> str:
-    if parse(text) is None:
-        text = "\n".join(line for line in text.split("\n") if _IMPORT.match(line) and parse(line) is not None)
-    return text.strip()
-
-
 def _complaints(row: dict, with_split: bool, modules: Collection[str]) -> list[str]:
     """All that is wrong with a row. A task_id that is a number becomes text: MBPP numbers its tasks."""
     if isinstance(row.get("task_id"), int):
@@ -197,6 +180,8 @@ def _field_complaints(row: dict) -> list[str]:
     statement = row.get("statement", "")
     if not (isinstance(statement, str) and re.fullmatch(r"\w*", statement)):
         complaints.append(f"field 'statement' is {statement!r:.40}, expected one word")
+    elif not is_statement(statement):
+        complaints.append(f"field 'statement' is {statement!r}: return_{statement} is another result")
     return complaints + sources.column_complaints(row, _MADE)
 
 

@@ -21,7 +21,7 @@ QUESTION = """\
 {problem}
 
 {role}
-def {function}({params}):"""
+def {function}({arguments}):"""
 
 # What an agent reads of its role. {helpers}: "the helper aux(text)", or all of several.
 HELPER = "Write {function}, a helper for {entry_point}:"
@@ -84,11 +84,8 @@ def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, 
 
     agents: names in the order (helpers .., main), or of one agent that works alone.
     """
-    questions = _questions(item.prompt.strip(), item.entry_point, item.params, agents)
-    shown = [
-        (_questions(e.problem, e.entry_point, e.params, agents), answers(number, agents))
-        for number, e in enumerate(EXAMPLES)
-    ]
+    questions = _questions(item.prompt.strip(), item.entry_point, item.arguments, item.passed, agents)
+    shown = [(_example(e, agents), answers(number, agents)) for number, e in enumerate(EXAMPLES)]
     return {
         agent: chat([(question[agent], answer[agent]) for question, answer in shown], questions[agent])
         for agent in agents
@@ -125,18 +122,23 @@ def _main(example: Example, params: str, called: dict[int, str]) -> str:
     return f"{header}{''.join(lines)}    return {combined.format(*names)}"
 
 
+def _example(example: Example, agents: Sequence[str]) -> dict[str, str]:
+    params = ", ".join(example.params)
+    return _questions(example.problem, example.entry_point, params, params, agents)
+
+
 def _questions(
-    problem: str, entry_point: str, params: Sequence[str], agents: Sequence[str]
+    problem: str, entry_point: str, arguments: str, passed: str, agents: Sequence[str]
 ) -> dict[str, str]:
-    """The question to each agent about one problem."""
-    helpers, fields = helper_functions(agents), {"problem": problem, "params": ", ".join(params)}
+    """The question to each agent about one problem; ``arguments`` of headers, ``passed`` in main's calls."""
+    helpers, fields = helper_functions(agents), {"problem": problem, "arguments": arguments}
     questions = {
         agent: QUESTION.format(
             role=HELPER.format(function=name, entry_point=entry_point), function=name, **fields
         )
         for agent, name in helpers.items()
     }
-    calls = _listed([f"{name}({fields['params']})" for name in helpers.values()])
+    calls = _listed([f"{name}({passed})" for name in helpers.values()])
     noun = "the helpers" if len(helpers) > 1 else "the helper"
     role = (MAIN if helpers else ALONE).format(entry_point=entry_point, helpers=f"{noun} {calls}")
     questions[agents[-1]] = QUESTION.format(role=role, function=entry_point, **fields)

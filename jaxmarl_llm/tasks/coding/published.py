@@ -24,7 +24,7 @@ Rules:
 - Answer with Python code only: no Markdown fences, no explanation, no tests.
 
 Your output has this form:
-def {function}({params}):
+def {function}({arguments}):
     # code of the helper
     return result
 """
@@ -39,7 +39,7 @@ Write the function {entry_point} that solves the problem below.
 {helpers}- Answer with Python code only: no Markdown fences, no explanation, no tests.
 
 Your output has this form:
-def {entry_point}({params}):
+def {entry_point}({arguments}):
     # code of the function
     return result
 """
@@ -47,10 +47,10 @@ def {entry_point}({params}):
 
 def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, str]]]:
     """Chat messages by agent, one each; names in the order (helpers .., main), or of one who works alone."""
-    helpers, params = helper_functions(agents), ", ".join(item.params)
-    fields = {"problem": item.prompt.strip(), "entry_point": item.entry_point, "params": params}
+    helpers, problem = helper_functions(agents), item.prompt.strip()
+    fields = {"problem": problem, "entry_point": item.entry_point, "arguments": item.arguments}
     texts = {agent: HELPER.format(function=name, **fields) for agent, name in helpers.items()}
-    calls = [f"{name}({params})" for name in helpers.values()]
+    calls = [f"{name}({item.passed})" for name in helpers.values()]
     existing = "".join(f"A helper function {call} exists already.\n" for call in calls)
     rules = "".join(
         f"- Do not define {name} again. You may call it and assign the result to a variable.\n"

@@ -69,7 +69,7 @@ def faults(
 
 def reference(item: CodingItem) -> str | None:
     """The canonical solution as a program; None where it is none. Without one, a function that raises."""
-    solution, header = item.canonical_solution, f"def {item.entry_point}({', '.join(item.params)}):\n"
+    solution, header = item.canonical_solution, f"def {item.entry_point}({item.arguments}):\n"
     if not solution.strip():
         return f"def {item.entry_point}(*args, **kwargs):\n    raise NotImplementedError\n"
     body = textwrap.indent(textwrap.dedent(solution), "    ")

@@ -92,12 +92,11 @@ class CodingTask:
     def references(self, item: CodingItem) -> dict[str, str] | None:
         """Reference answers per agent, None where the data has none; see `coding.references.answers`.
 
-        Nor is there one of several functions for a lone agent of whose answer only the entry point is judged.
+        Nor is there one of more than a function where only the function of an answer is judged.
         """
         by_agent = code_references.answers(item, self.agents)
-        alone = len(self.agents) == 1 and self._parsing == "paper"
-        if by_agent and alone and len(code_references.functions(item)) > 1:
-            return None
+        if by_agent and self._parsing == "paper":
+            return by_agent if all(map(code_references.is_one_function, by_agent.values())) else None
         return by_agent
 
     def judge(self, items: Sequence[CodingItem], completions: dict[str, list[str]]) -> list[Judgement]:

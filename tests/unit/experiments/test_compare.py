@@ -353,6 +353,16 @@ def test_the_files_of_the_documentation_are_results():
         assert command.finished([str(ROOT / "docs" / "short_turns_runs.json")], key)
 
 
+def test_columns_of_statements():
+    """Those that begin as the names of other results do have theirs; grades and further turns have none."""
+    names = ("return", "return_low", "return_high", "return_greedy", "return_turns", "return_turn3", "return_grade1",
+             "return_low_level", "return_graded", "pass@1_low_level")
+    results = {"m": {"0": {"after": {"scores": dict.fromkeys(names, 1.0), "problems": {}}}}}
+    headers, _ = methods.table(results, "after")
+    shown = ["return", "return_greedy", "pass@1_low_level", "return_graded", "return_low_level"]
+    assert headers[2:7] == shown and headers[7] == "tokens drawn"
+
+
 def test_the_tables_by_hand(tmp_path):
     for seed, value in enumerate((60.0, 70.0)):
         trained(tmp_path / "new" / f"seed{seed}", value)

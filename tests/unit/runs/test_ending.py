@@ -64,6 +64,12 @@ def test_the_closing_table(folder, capsys):
     assert ["return_greedy", "30.0", "70.0", "+40.0"] in lines
 
 
+def test_kinds_of_items_are_no_other_results():
+    others = {"return", "return_low", "return_high", "return_greedy", "return_turn1", "return_turns", "pass@1", "step"}
+    kinds = ["return_grade1", "return_low_level", "return_turned", "pass@1_grade1", "pass@1_low_level"]
+    assert final_table.kinds_of_items(dict.fromkeys([*others, *kinds], 1.0)) == kinds
+
+
 def test_the_time_of_the_warm_up_is_named_apart():
     assert summaries.minutes({"seconds": 90.0}) == "1.5 minutes"
     assert summaries.minutes({"seconds": 90.0, "warm_up_seconds": 660.0}) == "1.5 minutes after 11.0 of warm-up"

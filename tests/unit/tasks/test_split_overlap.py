@@ -1,6 +1,7 @@
 """Canonical forms of problems, overlaps of splits, nearest neighbours."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -66,6 +67,67 @@ def test_a_prompt_up_to_names():
     assert one != canonical_prompt(item("b", "g(x, y)", "Count x in y, as g(x, 2) does."))
     broken = dataclasses.replace(item("c"), prompt="Some text\ndef f(x):\n  # no docstring")
     assert canonical_prompt(broken) == "some text def f ( v0 ) : # no docstring"
+
+
+@pytest.mark.parametrize("solution, changes, equal", [
+    ("def f(x):\n    try:\n        return int(x)\n    except ValueError as e:\n        return str(e)",
+     {"e": "err"}, True),
+    ("def f(x):\n    def g(n):\n        return n\n    return g(n=x)", {"n": "m", "g": "part"}, True),
+    ("import asyncio\nasync def g(x):\n    return x\ndef f(x):\n    return asyncio.run(g(x))", {"g": "h"}, True),
+    ("c = 0\ndef f(x):\n    global c\n    c += x\n    return c", {"c": "count"}, True),
+    ("def f(x):\n    c = 0\n    def g():\n        nonlocal c\n        c += x\n    g()\n    return c", {"c": "d"}, True),
+    ("def f(x):\n    match x:\n        case [a, *r]:\n            return a, r\n        case {'k': v, **m}:\n"
+     "            return v, m\n        case int() as i:\n            return i",
+     dict(zip("arvmi", "ghjkl", strict=True)), True),
+    ("import math as m\ndef f(x):\n    return m.sqrt(x)", {"math as m": "math", "m.sqrt": "math.sqrt"}, True),
+    ("from math import sqrt\ndef f(x):\n    return sqrt(x)", {"sqrt(x)": "root(x)", "sqrt\n": "sqrt as root\n"}, True),
+    ("import math\ndef f(x):\n    return math.sqrt(x)", {"math": "cmath"}, False),
+    ("class A:\n    'Box.'\n    n = 0\n    def at(self, v):\n        return self.n + v\n\n"
+     "def f(x):\n    return A().at(v=x)",
+     {"'Box.'": "'A.'", "n": "m", "at": "plus", "v": "w"}, True),
+    ("class A:\n    def __init__(self, v):\n        self.v = v\n    def read(self):\n        return self.v\n\n"
+     "def f(x):\n    return A(v=x).read()", {"A": "Box", "self": "me", "v": "w", "read": "value"}, True),
+    ("class A:\n    def __len__(self):\n        return 0\n\ndef f(x):\n    return A()", {"__len__": "__bool__"}, False),
+    ("class A:\n    def pop(self):\n        return 0\n\ndef f(x):\n    return x.pop()", {"pop": "append"}, False),
+    ("from typing import NamedTuple\nclass P(NamedTuple):\n    a: int\n    b: int\n\ndef f(x):\n    return P(1, 2).a",
+     {"a": "left", "b": "right"}, True),
+    ("from typing import NamedTuple\nclass P(NamedTuple):\n    a: int\n    b: int\n\ndef f(x):\n    return P(1, 2).a",
+     {"P(1, 2).a": "P(1, 2).b"}, False),
+    ("def f(x):\n    return sorted(x, key=len)", {"key": "by"}, False),  # of a builtin
+])  # fmt: skip
+def test_every_name_that_a_solution_binds(solution, changes, equal):
+    other = solution
+    for old, new in changes.items():
+        other = re.sub(r"\b" * old[0].isalnum() + re.escape(old) + r"\b" * old[-1].isalnum(), new, other)
+    assert other != solution
+    both = [canonical_solution(item("t", solution=text)) for text in (solution, other)]
+    assert (both[0] == both[1]) == equal, both
+
+
+def test_prompts_in_other_scripts():
+    russian = canonical_prompt(item("a", "f(s, слово)", "Верни строку слово, Ёж."))
+    assert russian == "верни строку v1 , ёж ."
+    assert canonical_prompt(item("a", "f(s)", "返回s的倒序")) == "返 回 v0 的 倒 序"  # no spaces between words
+    train = [item("ru", "f(s)", "Верни строку задом наперёд."), item("zh", "f(s)", "返回s的倒序的字符串")]
+    other = [item("ru2", "f(s)", "Сделай буквы большими."), item("zh2", "g(t)", "返回t的倒序的字符串")]
+    assert overlaps(train, other) == [Overlap("zh2", "zh", "prompt")]
+    assert [near.similarity for near in nearest(train, other)] == [0.0, 1.0]
+    # 返回s, 回s的, s的倒, 的倒序 of the first, and the same with 正 of the second: two of six
+    assert similarity("返回s的倒序", "返回s的正序") == pytest.approx(2 / 6)
+
+
+def test_prompts_without_a_docstring_keep_the_name_of_the_function():
+    def bare(name, text):
+        return dataclasses.replace(item(name, f"{name}(s)"), prompt=text)
+
+    one, other = bare("reverse_words", "def reverse_words(s):\n"), bare("upper_case", "def upper_case(s):\n")
+    assert canonical_prompt(one) == "def reverse_words ( v0 ) :" and overlaps([one], [other]) == []
+    dots = [bare(name, f'def {name}(s):\n    """..."""\n') for name in ("reverse_words", "upper_case")]
+    assert overlaps(dots[:1], dots[1:]) == []
+    noted = [bare(name, f"# Reverse s.\ndef {name}(s):\n") for name in ("one", "two")]
+    assert canonical_prompt(noted[0]) == canonical_prompt(noted[1]) == "# reverse v0 . def f ( v0 ) :"
+    late = bare("one", 'def one(s):\n    import math\n    """Round s."""\n')
+    assert canonical_prompt(late) == "round v0 ."
 
 
 @pytest.mark.parametrize("one, other, equal", [

@@ -87,6 +87,17 @@ def test_a_split_and_a_statement_that_are_none(tmp_path):
     ]
 
 
+def test_a_statement_that_is_the_name_of_another_result(tmp_path):
+    words = ("low", "high", "greedy", "turns", "turn12", "grade3", "low_level", "turned", "graded", "steps")
+    rows = [{**ROW, "task_id": f"t{k}", "statement": word} for k, word in enumerate(words)]
+    with pytest.raises(ValueError) as caught:
+        load_jsonl(write(tmp_path, *rows))
+    assert str(caught.value).split("\n")[1:] == [
+        f"  line {k + 1} (t{k}): field 'statement' is '{word}': return_{word} is another result"
+        for k, word in enumerate(words[:6])
+    ]
+
+
 def test_an_empty_file_and_a_missing_one(tmp_path):
     with pytest.raises(ValueError, match=r"rows\.jsonl: no rows; expected .*task_id, prompt, test"):
         load_jsonl(write(tmp_path, "", "  "))
@@ -114,3 +125,15 @@ def test_prelude():
     # Text that is no Python before the function: its imports stay.
     prompt = "import math\nWrite this:\nfrom x\n\ndef f(x):\n    '''Doc'''\n"
     assert read_signature(prompt, "f") == (("x",), "import math")
+
+
+@pytest.mark.parametrize("signature, arguments, passed", [
+    ("def f(a: int, b) -> int:", "a, b", "a, b"),
+    ("def f():", "", ""),
+    ("def f(x: int, by: float = 2.5):", "x, by=2.5", "x, by"),
+    ("def f(x, *, by: int, to=(1, 2)):", "x, *, by, to=(1, 2)", "x, by=by, to=to"),
+    ("def f(a, /, b=None, *args: int, c=1, **rest):", "a, /, b=None, *args, c=1, **rest", "a, b, *args, c=c, **rest"),
+])
+def test_an_argument_list_as_text(tmp_path, signature, arguments, passed):
+    (item,) = load_jsonl(write(tmp_path, {**ROW, "prompt": f'{signature}\n    """Doc."""\n'}))
+    assert (item.arguments, item.passed) == (arguments, passed)

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import re
 
 import pytest
 
@@ -10,7 +11,7 @@ from jaxmarl_llm.tasks import CodingTask
 from jaxmarl_llm.tasks.centralised import CentralisedTask
 from jaxmarl_llm.tasks.coding import prompts as code_prompts
 from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_starter
-from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.tasks.coding.items import CodingItem, item_from_row
 from jaxmarl_llm.tasks.coding.prompts import EXAMPLES, answers
 
 TEAMS = (("main",), ("aux", "main"), ("left", "right"), ("a", "b", "c"), ("a", "b", "c", "d"))
@@ -82,6 +83,26 @@ def test_what_an_agent_reads_of_its_role(agents, asked):
     assert {agent: messages[-1]["content"] for agent, messages in prompts.items()} == {
         agent: "\n".join([ITEM.prompt, *lines]) for agent, lines in asked.items()
     }
+
+
+@pytest.mark.parametrize("style", ["examples", "published"])
+@pytest.mark.parametrize("signature, calls", [
+    ("scale(x, by=2)", "candidate(3) == 6 and candidate(3, by=4) == 12"),
+    ("scale(x: int, *, by: int)", "candidate(3, by=4) == 12"),
+    ("scale(x, /, *more, by=2)", "candidate(3, by=4) == 12 and candidate(3, 1, 1) == 6"),
+])
+def test_headers_have_the_signature_of_the_problem(style, signature, calls):
+    """Both agents complete the header that they read, and main calls the helper as it reads."""
+    prompt, test = f'def {signature}:\n    """x times by."""\n', f"def check(candidate):\n    assert {calls}\n"
+    row = {"task_id": "t", "prompt": prompt, "entry_point": "scale", "test": test}
+    with Executor(workers=1) as executor:
+        task = CodingTask([item_from_row(row)], executor, prompts=style)
+        texts = {agent: messages[-1]["content"] for agent, messages in task.prompts(task.items[0]).items()}
+        header, own = (re.findall(r"^def (?:aux|scale)\(.*:$", text, re.M)[-1] for text in texts.values())
+        (call,) = re.findall(r"helper (?:function )?(aux\(.*?\))", texts["main"])
+        answers = {"aux": [f"{header}\n    return x * by"], "main": [f"{own}\n    value = {call}\n    return value"]}
+        (judged,) = task.judge(task.items, answers)
+    assert judged.verdict == "pass", (answers, judged.failures)
 
 
 def test_one_who_writes_all_roles_reads_the_problem_once():
