@@ -19,7 +19,7 @@ from absl import app, flags
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.audit import replaying
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import workload
+from jaxmarl_llm.config import tools, workload
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.utils import console
 from jaxmarl_llm.utils.errors import UserError
@@ -93,6 +93,10 @@ def refusals(config) -> list[str]:
         )
     if c.overlap:
         reasons.append("train.overlap=True: partners of the iteration were drawn from older parameters")
+    if tools.offered(config):
+        reasons.append(
+            "tools: fresh partners would answer without calls; only runs without tools are measured"
+        )
     if c.redraw:
         reasons.append(f"train.redraw={c.redraw}: its problems come of several draws")
     return reasons

@@ -104,6 +104,7 @@ def _agent_record(turn: Turn, prompt: str, advantage: float | None, with_tokens:
     return AgentRecord(
         prompt=prompt,
         completion=turn.text,
+        prefix=turn.prefix,
         prompt_length=prompt_length,
         completion_length=completion_length,
         finish_reason="stop" if turn.finished else "length",

@@ -31,6 +31,9 @@ class AgentRecord:
     rounds of programs its lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its
     next one (MapCoder).
 
+    prefix is the text that the completion goes on from, the end of the prompt (`Turn.prefix`; '' in transcripts of
+    earlier versions).
+
     prompt_ids and completion_ids are the token ids, and logprobs the log-probabilities in nats of the
     completion's tokens when they were sampled; None without `log.transcript_tokens`.
     """
@@ -49,6 +52,12 @@ class AgentRecord:
     prompt_ids: tuple[int, ...] | None = None
     completion_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    prefix: str = ""
+
+    @property
+    def message(self) -> str:
+        """All that the agent has written in its message, which is what was judged."""
+        return self.prefix + self.completion
 
 
 @dataclasses.dataclass(frozen=True)

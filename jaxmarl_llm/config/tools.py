@@ -44,7 +44,17 @@ FIELDS = (
     value("tools.agents", (), "Agents that may call tools; empty: all.", _TOOLS),
     number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
 )  # fmt: skip
-PROTOCOLS = ("simultaneous", "pipeline", "discussion", "review", "leader", "teams", "planner")
+PROTOCOLS = (
+    "simultaneous",
+    "pipeline",
+    "discussion",
+    "review",
+    "leader",
+    "teams",
+    "planner",
+    "relay",
+    "retrieve",
+)
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -79,8 +89,10 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"train.partner_samples={c.partner_samples}: with {where} allowed is 0")
     if c.system == "mlpo":
         bad.append(f"train.system='mlpo': with {where} the leader's answers are not to one prompt")
-    if c.counterfactual == "solo":
-        bad.append(f"train.counterfactual='solo': with {where} allowed are other kinds")
+    if c.counterfactual in ("solo", "reference"):  # answers of their own, which are drawn without tools
+        bad.append(
+            f"train.counterfactual={c.counterfactual!r}: with {where} allowed are '', 'nothing' and 'sample'"
+        )
     return bad
 
 

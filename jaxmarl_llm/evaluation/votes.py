@@ -28,7 +28,7 @@ def scores(
         return {}
     rows = []
     for item, actions in zip(items, actions_BG, strict=True):
-        texts = [{agent: record.completion for agent, record in a.agents.items()} for a in actions]
+        texts = [{agent: record.message for agent, record in a.agents.items()} for a in actions]
         groups = [texts[i * vote.chains : (i + 1) * vote.chains] for i in range(number)]
         rows.append(np.mean([task.vote(item, group, vote.rule) for group in groups], axis=0))
     right_B, decided_B = np.array(rows, np.float64).T

@@ -30,7 +30,7 @@ class Discussion(MultiTurn):
         number = state.turns[-1].turn
         if state.turns[-1].kind == REMARK:
             return [
-                self._again(state, turn, {t.agent: t.text for t in sample if t is not turn})
+                self._again(state, turn, {t.agent: t.message for t in sample if t is not turn})
                 for by_agent in by_node(state, number, REMARK).values()
                 for sample in zip(*by_agent.values(), strict=True)
                 for turn in sample
@@ -51,7 +51,7 @@ class Discussion(MultiTurn):
         return nodes
 
     def _again(self, state: Episode, turn: Turn, others: dict[str, str]) -> SpeakRequest:
-        reply = {"role": "assistant", "content": turn.text}
+        reply = {"role": "assistant", "content": turn.message}
         question = {"role": "user", "content": f"{quoted(others)}\n\n{AGAIN}" if others else AGAIN}
         messages = (*state.requests[turn.request].messages, reply, question)
         return SpeakRequest(

@@ -93,7 +93,7 @@ class Pipeline(MultiTurn):
         for (item, j), by_agent in nodes.items():
             last_of = {} if j is None else {turn.agent: turn for turn in own_turns(state, j)}
             for earlier in zip(*by_agent.values(), strict=True):
-                texts = {turn.agent: turn.text for turn in earlier}
+                texts = {turn.agent: turn.message for turn in earlier}
                 for agent in agents:
                     last = last_of.get(agent)
                     prompt = (

@@ -45,7 +45,7 @@ class Tree:
             ]
         requests = []
         for last in (turn for turn in state.turns if turn.agent == answered[-1]):
-            heard = {turn.agent: turn.text for turn in path(state, last)}
+            heard = {turn.agent: turn.message for turn in path(state, last)}
             messages = with_quotes(prompts[last.item][agent], heard)
             requests.append(SpeakRequest(agent, last.item, messages, samples, parent=last.id))
         return requests

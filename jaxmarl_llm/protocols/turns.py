@@ -111,7 +111,7 @@ def own_turns(state: Episode, j: int) -> list[Turn]:
 
 def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
     """Messages for an agent after its part in joint answer ``j``: all it saw before, its reply, feedback."""
-    reply = {"role": "assistant", "content": turn.text}
+    reply = {"role": "assistant", "content": turn.message}
     question = {"role": "user", "content": state.feedback[j][turn.agent]}
     return (*state.requests[turn.request].messages, reply, question)
 
@@ -122,7 +122,7 @@ def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn
         return None
     turn = state.turns[request.parent]
     earlier, messages = state.requests[turn.request], tuple(request.messages)
-    chat = (*earlier.messages, {"role": "assistant", "content": turn.text})
+    chat = (*earlier.messages, {"role": "assistant", "content": turn.message})
     begins = len(messages) > len(chat) and messages[: len(chat)] == chat
     return (earlier, turn) if begins and turn.agent == request.agent else None
 

@@ -117,7 +117,7 @@ def replaced_rewards(
 
     Also returns the number of answers that were judged for them.
     """
-    texts_J = [tuple(forest.turns[i].text for i in joint.turns) for joint in forest.joints]
+    texts_J = [tuple(forest.turns[i].message for i in joint.turns) for joint in forest.joints]
     # Where judgements depend on what came before, that is part of the question.
     before_J = forest.histories() if scorer.sequential else [()] * len(forest.joints)
     place_J = [(j.item, _key(before)) for j, before in zip(forest.joints, before_J, strict=True)]
@@ -155,7 +155,7 @@ def next_samples(forest: Forest, agents: Sequence[str]) -> dict[str, list[str]]:
 
     def following(joint, n: int) -> str:
         ids = groups[joint.node, n]
-        return forest.turns[ids[(ids.index(joint.turns[n]) + 1) % len(ids)]].text
+        return forest.turns[ids[(ids.index(joint.turns[n]) + 1) % len(ids)]].message
 
     return {agent: [following(joint, n) for joint in forest.joints] for n, agent in enumerate(agents)}
 
@@ -188,7 +188,7 @@ def reference_answers(
     off = [ref if ref is not None or tree is None else jax.tree.map(_zeros_like, tree) for tree, ref in pairs]
     protocol = FreshAnswers(scorer.task.prompts)
     drawn = again.rollout(protocol, trainables=off, key=again.key, last_greedy=True)
-    texts = {(turn.agent, turn.item): turn.text for turn in drawn.turns}
+    texts = {(turn.agent, turn.item): turn.message for turn in drawn.turns}
     return {agent: [texts[agent, joint.item] for joint in forest.joints] for agent in scorer.agents}, [drawn]
 
 

@@ -209,7 +209,7 @@ def _judge(
             for g, written in enumerate(answers_of[i] for i in ids):
                 tokens[agent][p, g, : len(written)] = written
                 lengths[agent][p, g] = len(written)
-    earlier = _earlier(state, nodes, scorer.agents, rows) if scorer.sequential else None
+    earlier = _earlier(state, nodes, scorer, rows) if scorer.sequential else None
     with timer("score"):
         judged = scorer.judge(tokens, lengths, items_P, earlier)
     answers = [(p, node, c) for p, node in enumerate(nodes) for c in scorer.combinations(samples)]
@@ -230,19 +230,23 @@ def _judge(
     ]
 
 
-def _earlier(state: Episode, nodes: Sequence[Node], agents: Sequence[str], rows: int) -> Earlier:
+def _earlier(state: Episode, nodes: Sequence[Node], scorer: TaskScorer, rows: int) -> Earlier:
     """The joint answers before each node, as tokens; rows that only fill up the batch have none."""
     chains = [[own_turns(state, j) for j in state.before(node.follows)] for node in nodes]
+    written = {
+        turn.id: _message(state, scorer, turn.id) for chain in chains for turns in chain for turn in turns
+    }
     most = max(1, *map(len, chains))
-    width = max((len(turn.completion) for chain in chains for turns in chain for turn in turns), default=1)
+    width = max(map(len, written.values()), default=1)
     width = 1 << (width - 1).bit_length()  # few shapes
-    tokens = {agent: np.zeros((rows, most, width), np.int32) for agent in agents}
-    lengths = {agent: np.zeros((rows, most), np.int32) for agent in agents}
+    tokens = {agent: np.zeros((rows, most, width), np.int32) for agent in scorer.agents}
+    lengths = {agent: np.zeros((rows, most), np.int32) for agent in scorer.agents}
     for p, chain in enumerate(chains):
         for h, turns in enumerate(chain):
             for turn in turns:
-                tokens[turn.agent][p, h, : len(turn.completion)] = turn.completion
-                lengths[turn.agent][p, h] = len(turn.completion)
+                ids = written[turn.id]
+                tokens[turn.agent][p, h, : len(ids)] = ids
+                lengths[turn.agent][p, h] = len(ids)
     turns_P = np.zeros(rows, np.int32)
     turns_P[: len(chains)] = [len(chain) for chain in chains]
     return Earlier(tokens, lengths, turns_P)

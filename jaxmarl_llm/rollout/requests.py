@@ -99,7 +99,9 @@ def _continued_ids(
     if continued is None:
         return None
     earlier, turn = continued
-    ids = tokenizer.continue_chat(request.messages, len(earlier.messages), turn.prompt, turn.completion)
+    chat, place = list(request.messages), len(earlier.messages)
+    chat[place] = {**chat[place], "content": turn.text}  # a prefix is in the prompt already
+    ids = tokenizer.continue_chat(chat, place, turn.prompt, turn.completion)
     return None if ids is None else (ids, turn.cut)
 
 

@@ -89,7 +89,7 @@ def example_lines(folder) -> list[str]:
     for title, action in actions.items():
         lines += ["", f"--- {title}: {action.outcome}"]
         for agent, speech in action.agents.items():
-            text = speech.completion.strip("\n").split("\n")
+            text = speech.message.strip("\n").split("\n")
             more = [f"  ... {len(text) - LINES} more lines"] if len(text) > LINES else []
             lines += [f"[{agent}]", *(f"  {line}" for line in text[:LINES]), *more]
     return [*lines, ""]

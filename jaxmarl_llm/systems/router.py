@@ -20,6 +20,7 @@ import optax
 from flax import serialization
 
 from jaxmarl_llm import losses
+from jaxmarl_llm.checkpoint import DamagedError
 from jaxmarl_llm.protocols.routed import Place
 from jaxmarl_llm.update import TrainState
 from jaxmarl_llm.utils import distributed, files
@@ -27,6 +28,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 Encoder = Callable[[Sequence[str]], np.ndarray]
 FOLDER, BEST = "router", "best"
+AGENTS, TURNS, STATE = "agents", "turns", "state"  # in a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,19 +170,43 @@ class Router:
         self.load(self._folder.parent, step)
 
     def load(self, folder, step: int) -> None:
-        """Take over what a run kept in ``folder`` after ``step`` iterations; ValueError if there is nothing."""
+        """Take over what a run kept in ``folder`` after ``step`` iterations, with its order of the agents.
+
+        Raises:
+          UserError: if nothing was kept, or the network is of other agents, of routes of another length, or of
+            another shape; DamagedError: if the file cannot be read.
+        """
         own = pathlib.Path(folder) / FOLDER
         paths = [path for path in (own / BEST / _name(step), own / _name(step)) if path.is_file()]
         if not paths:
             raise UserError(f"{own / _name(step)} is missing: the router of the run after {step} iterations")
-        state = serialization.from_bytes(jax.device_get(self.states[0]), paths[-1].read_bytes())
-        self.states = {0: jax.tree.map(jnp.asarray, state)}
+        kept = _read_file(paths[-1])
+        if AGENTS in kept:
+            agents, turns = tuple(kept[AGENTS].values()), kept[TURNS]
+            self._check_places(paths[-1], agents, turns)
+        else:  # a file of version 0.1, which does not hold them
+            agents = self.agents
+        state = _of_shapes(self.states[0], kept.get(STATE, kept), paths[-1])
+        self.agents, self.states = agents, {0: jax.tree.map(jnp.asarray, state)}
+
+    def _check_places(self, path: pathlib.Path, agents: Sequence[str], turns: int) -> None:
+        """UserError if a network of these agents and turns cannot be this one."""
+        if sorted(agents) != sorted(self.agents):
+            raise UserError(
+                f"{path}: the router chooses among the agents {tuple(agents)!r}, and team.agents={self.agents!r}; "
+                "allowed are the same ones, in any order"
+            )
+        if turns != self._turns:
+            raise UserError(
+                f"{path}: the router is of routes of at most {turns} answers, and train.turns={self._turns}; allowed "
+                f"is {turns}"
+            )
 
     def _write(self, folder: pathlib.Path, step: int, most: int) -> None:
         if not distributed.is_main():
             return
-        data = serialization.to_bytes(jax.device_get(self.states[0]))
-        new = files.atomic_write_bytes(folder / _name(step), data)
+        kept = {AGENTS: list(self.agents), TURNS: self._turns, STATE: jax.device_get(self.states[0])}
+        new = files.atomic_write_bytes(folder / _name(step), serialization.to_bytes(kept))
         others = sorted((path.stat().st_mtime_ns, path) for path in folder.glob("*.msgpack") if path != new)
         for _, old in others[: max(len(others) + 1 - most, 0)]:
             old.unlink()
@@ -188,6 +214,32 @@ class Router:
 
 def _name(step: int) -> str:
     return f"{step:06d}.msgpack"
+
+
+def _read_file(path: pathlib.Path) -> dict:
+    """What a file of a router holds; DamagedError for one that is cut off or changed."""
+    try:
+        kept = serialization.msgpack_restore(path.read_bytes())
+    except Exception as error:  # whatever msgpack makes of damaged bytes
+        raise DamagedError(f"{path} cannot be read: {error}") from error
+    if not isinstance(kept, dict):
+        raise DamagedError(f"{path} cannot be read: it holds a {type(kept).__name__}, not a network")
+    return kept
+
+
+def _of_shapes(like: TrainState, kept: dict, path: pathlib.Path) -> TrainState:
+    """The state that a file holds; UserError for arrays of other shapes than those of ``like``."""
+    try:
+        state = serialization.from_state_dict(like, kept)
+        same = jax.tree.all(jax.tree.map(lambda new, old: np.shape(new) == np.shape(old), state, like))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        same = False
+    if not same:
+        raise UserError(
+            f"{path}: its network has other shapes than that of this config; allowed are team.agents, train.turns, "
+            "router.hidden and router.encoder of the run"
+        )
+    return state
 
 
 def _parameters(key: jax.Array, size: int, hidden: int, actions: int) -> Mapping[str, jax.Array]:

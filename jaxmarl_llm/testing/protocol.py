@@ -239,7 +239,9 @@ class _Player:
             (c, {a: node.turns[a][g] for a, g in zip(agents, c, strict=True) if a in node.turns})
             for c in joint_samples(self._mode, len(agents), samples - extra, extra)
         ]
-        completions = {a: [state.turns[ids[a]].text if a in ids else "" for _, ids in rows] for a in agents}
+        completions = {
+            a: [state.turns[ids[a]].message if a in ids else "" for _, ids in rows] for a in agents
+        }
         before = tuple(state.answer(j).completions for j in state.before(node.follows))
         judgements = judge(
             self._task, [state.items[node.item]] * len(rows), completions, [before] * len(rows)

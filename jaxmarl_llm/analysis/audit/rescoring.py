@@ -122,6 +122,7 @@ def _turn(
         parent=parent,
         follows=action.follows,
         cost=(speech.prompt_length, speech.completion_length),
+        prefix=speech.prefix,
     )
 
 

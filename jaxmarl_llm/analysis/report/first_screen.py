@@ -91,4 +91,4 @@ def _answers(evaluated: Sequence[EvaluationData]) -> tuple[tuple[Answer, ...], s
 
 
 def _texts(action: JointAction) -> tuple[tuple[str, str], ...]:
-    return tuple((agent, speech.completion.strip("\n")) for agent, speech in action.agents.items())
+    return tuple((agent, speech.message.strip("\n")) for agent, speech in action.agents.items())

@@ -75,8 +75,8 @@ def _sentence(name: str, chosen: Sequence[int], held: Sequence[int]) -> str:
 def embed(sources: Sequence[Source]) -> dict[str, Any]:
     """The browser's data: "texts" and "speeches", each once, and "sources", whose actions hold their indices.
 
-    A speech is [agent, prompt, completion, prompt tokens, completion tokens, finish reason, sample,
-    advantage, marginal, remark]; agent, prompt, completion and finish reason are indices of texts, remark is
+    A speech is [agent, prompt, message, prompt tokens, completion tokens, finish reason, sample,
+    advantage, marginal, remark]; agent, prompt, message and finish reason are indices of texts, remark is
     one of speeches.
     """
     texts: dict[str, int] = {}
@@ -87,7 +87,7 @@ def embed(sources: Sequence[Source]) -> dict[str, Any]:
 
     def speech(agent: str, record: AgentRecord) -> int:
         entry = (
-            text(agent), text(record.prompt), text(record.completion), _number(record.prompt_length),
+            text(agent), text(record.prompt), text(record.message), _number(record.prompt_length),
             _number(record.completion_length), text(record.finish_reason), _number(record.sample),
             _number(record.advantage), _number(record.marginal),
             None if record.remark is None else speech(agent, record.remark),

@@ -7,6 +7,7 @@ what an agent gives as arguments meets the function only there, and nothing stay
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -55,7 +56,9 @@ def _sandboxed(name: str, executor: Executor) -> Tool:
         raise UserError(
             f"{FIELD} {name!r}: with tools.place='sandbox' allowed are functions of a Python file"
         )
-    program = Program({"tools": pathlib.Path(path).read_text("utf-8")}, function.__name__, _LOADS)
+    program = Program(
+        {"tools": importlib.util.decode_source(pathlib.Path(path).read_bytes())}, function.__name__, _LOADS
+    )
     (report,) = executor.run([program])
     if report.verdict != "pass":
         raise UserError(

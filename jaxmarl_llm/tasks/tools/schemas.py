@@ -15,6 +15,8 @@ _WORDS = {"null": "nothing"} | {name: TYPES[kind] for name, kind in _KINDS.items
 _DEEPEST = 3  # levels of a schema that agents read
 _LONGEST = 300  # characters of a description
 _MOST = 20  # values of an enumeration, or fields of an object, that agents read
+_LINKS = 8  # references and combinations inside each other that are followed
+_ANY = "any other name: value"
 
 
 class Parameters(NamedTuple):
@@ -25,20 +27,42 @@ class Parameters(NamedTuple):
     details: dict[str, str]
 
 
+class _Object(NamedTuple):
+    """An object's schema with all that it refers to and combines: ``rest``, what agents read of names besides."""
+
+    properties: dict[str, Any]
+    required: frozenset[str]
+    rest: tuple[str, ...]
+
+
 def parameters(schema: Mapping[str, Any]) -> Parameters:
-    """The parameters that the ``properties`` of a schema describe.
+    """The parameters that a schema describes: its ``properties`` and those of what it refers to or combines.
 
     A type is one of `toolbox.KINDS`: ``object``, any value, where several are allowed or none is given.
     """
-    given = schema.get("properties")
-    properties = given if isinstance(given, Mapping) else {}
-    required = schema.get("required") or ()
-    resolved = {name: _resolved(own, schema) for name, own in properties.items()}
+    whole = _object(schema, schema, _LINKS)
+    named = dict.fromkeys(sorted(whole.required - {*whole.properties}), True)  # required, and not described
+    resolved = {name: _resolved(own, schema) for name, own in (whole.properties | named).items()}
     return Parameters(
         {name: _type(own) for name, own in resolved.items()},
-        tuple(name for name in properties if name not in required),
+        tuple(name for name in resolved if name not in whole.required),
         {name: _detail(own, schema) for name, own in resolved.items()},
     )
+
+
+def rest(schema: Mapping[str, Any]) -> str:
+    """What agents read of parameters that the schema allows besides `parameters`; '' for none.
+
+    A schema with ``properties`` that says nothing of other names is taken to have none, as those of functions are.
+    """
+    whole = _object(schema, schema, _LINKS)
+    silent = not whole.properties and not whole.required and _is_silent(schema)
+    return ", ".join(whole.rest) or (_ANY if silent else "")
+
+
+def _is_silent(schema: Mapping) -> bool:
+    """Whether a schema neither describes nor excludes any name."""
+    return "properties" not in schema and schema.get("additionalProperties") is not False
 
 
 def summary(text: str | None) -> str:
@@ -50,6 +74,49 @@ def summary(text: str | None) -> str:
 def _type(schema: Any) -> type:
     kind = schema.get("type") if isinstance(schema, Mapping) else None
     return _KINDS.get(kind, object) if isinstance(kind, str) else object
+
+
+def _object(schema: Any, root: Mapping, links: int) -> _Object:
+    """An object's schema as one; of parts of which one must hold (``anyOf``), what all require is required."""
+    if not isinstance(schema, Mapping) or links == 0:
+        return _Object({}, frozenset(), (_ANY,))
+    own, needed = schema.get("properties"), schema.get("required")
+    properties: dict[str, Any] = dict(own) if isinstance(own, Mapping) else {}
+    required = frozenset(needed if isinstance(needed, list) else ())
+    others = [*_listed(schema, "allOf"), *([_resolved(schema, root)] if "$ref" in schema else [])]
+    # A reference that leads nowhere resolves to itself.
+    every = [_object(one, root, 0 if one is schema else links - 1) for one in others]
+    either = [[_object(one, root, links - 1) for one in _listed(schema, word)] for word in ("anyOf", "oneOf")]
+    for part in every:
+        properties = _joined("allOf", properties, part.properties)
+        required |= part.required
+    for parts in filter(None, either):
+        for part in parts:
+            properties = _joined("anyOf", properties, part.properties)
+        required |= frozenset.intersection(*(part.required for part in parts))
+    further = [text for part in (*every, *either[0], *either[1]) for text in part.rest]
+    return _Object(properties, required, tuple(dict.fromkeys([*_open(schema, root), *further])))
+
+
+def _listed(schema: Mapping, word: str) -> list:
+    parts = schema.get(word)
+    return list(parts) if isinstance(parts, list) else []
+
+
+def _joined(word: str, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Properties of two schemas; what both describe otherwise is combined by ``word``."""
+    both = {n: {word: [first[n], own]} for n, own in second.items() if n in first and first[n] != own}
+    return first | second | both
+
+
+def _open(schema: Mapping, root: Mapping) -> Iterator[str]:
+    """What agents read of names that a schema allows beside those that it lists."""
+    patterns = schema.get("patternProperties")
+    for pattern, own in (patterns if isinstance(patterns, Mapping) else {}).items():
+        yield f"names that match {pattern}: {_words(own, root, _DEEPEST)}"
+    more = schema.get("additionalProperties", schema.get("unevaluatedProperties", False))
+    if more is not False:
+        yield f"any other name: {_words(more, root, _DEEPEST)}"
 
 
 def _resolved(schema: Any, root: Mapping) -> Any:

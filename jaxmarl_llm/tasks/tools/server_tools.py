@@ -53,6 +53,7 @@ def _tool(own: Mapping, origin: str, call) -> Tool:
         lambda **arguments: call(arguments),
         optional,
         details=details,
+        rest=schemas.rest(schema),
         check=_checker(own["name"], schema, origin),
         at_once=True,
         origin=origin,

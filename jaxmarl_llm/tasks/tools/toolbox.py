@@ -45,6 +45,7 @@ class Tool:
       of_item: whether the result depends on the problem, such as the result of its tests.
       details: what agents read of a parameter in place of its type's name, by name.
       check: what is wrong with arguments that have the right names and types, '' if nothing.
+      rest: what agents read of further parameters, whose names and values ``check`` decides about; '': there are none.
       at_once: whether several calls may be made at the same time, from any thread.
       origin: where it comes from, for messages.
     """
@@ -57,6 +58,7 @@ class Tool:
     of_item: bool = False
     details: Mapping[str, str] = dataclasses.field(default_factory=dict)
     check: Callable[[dict], str] | None = None
+    rest: str = ""
     at_once: bool = False
     origin: str = FIELD
 
@@ -67,6 +69,7 @@ class Tool:
             f"{' (may be left out)' if name in self.optional else ''}"
             for name, kind in self.parameters.items()
         ]
+        shown += [self.rest] if self.rest else []
         return f"{self.name}({', '.join(shown)}){f': {self.about}' if self.about else ''}"
 
 
@@ -90,6 +93,9 @@ def read_call(text: str) -> ReadCall:
     calls = _CALL.findall(text)
     try:
         call = json.loads(calls[-1])
+        json.dumps(call, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError("the call holds half of a surrogate pair, which is no character") from None
     except (ValueError, IndexError, RecursionError):
         raise UserError("the call is not a JSON object between the tags") from None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
@@ -160,7 +166,9 @@ class Toolbox:
         if complaint := _complaint(tool, given):
             return f"error: {complaint}"
         try:
-            numbers = {name: float(value) for name, value in given.items() if tool.parameters[name] is float}
+            numbers = {
+                name: float(value) for name, value in given.items() if tool.parameters.get(name) is float
+            }
         except OverflowError:
             return f"error: a number of {tool.name} is too large"
         return tool, given | numbers
@@ -191,16 +199,18 @@ def _readable(result: Any) -> str:
 def _complaint(tool: Tool, given: Any) -> str:
     """What is wrong with the arguments of a call; '' if nothing."""
     if not isinstance(given, dict):
-        return f"the arguments of {tool.name} are a JSON object with {', '.join(tool.parameters)}"
+        names = [*tool.parameters, tool.rest] if tool.rest else tool.parameters
+        return f"the arguments of {tool.name} are a JSON object with {', '.join(names)}"
     missing = [name for name in tool.parameters if name not in given and name not in tool.optional]
     if missing:
         return f"{tool.name} needs the argument {missing[0]!r}"
-    if unknown := [name for name in given if name not in tool.parameters]:
+    unknown = [name for name in given if name not in tool.parameters]
+    if unknown and not tool.rest:
         return (
             f"{tool.name} has no argument {unknown[0][:60]!r}; it has {', '.join(tool.parameters) or 'none'}"
         )
     for name, value in given.items():
-        kind = tool.parameters[name]
+        kind = tool.parameters.get(name, object)
         if kind is not object and type(value) not in ((int, float) if kind is float else (kind,)):
             return f"{name} of {tool.name} must be a {KINDS[kind]}, not {json.dumps(value)[:60]}"
     return tool.check(given) if tool.check else ""

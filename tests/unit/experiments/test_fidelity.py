@@ -124,6 +124,7 @@ def test_noise_has_no_fidelity_and_parts_of_ones_own_have_all(cross):
     ({"team.agents": ("first",)}, "there is no partner to draw again"),
     ({"train.system": "madpo"}, "train.system='madpo': learns from pairs"),
     ({"train.redraw": 2}, "train.redraw=2: its problems come of several draws"),
+    ({"tools.functions": ("my.tool",)}, "tools: fresh partners would answer without calls"),
     ({"train.overlap": True}, "train.overlap=True: partners of the iteration were drawn from older"),
 ])  # fmt: skip
 def test_what_cannot_be_measured(fields, text):

@@ -10,11 +10,14 @@ from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import protocols, tools
 from jaxmarl_llm.forest import ANSWER, CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
+from jaxmarl_llm.protocols.relay import Relay
+from jaxmarl_llm.protocols.retrieve import retrieve
 from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
+from jaxmarl_llm.tasks.relay import RelayTask
 from jaxmarl_llm.testing import check_protocol
 
 AGENTS = ("a", "b")
@@ -93,6 +96,42 @@ def test_every_sample_stays_with_its_partners(inner):
     check_protocol(tooled(inner, samples=3), TASK, texts=calling(1, 0, 0, 1, 0))
 
 
+RELAY = RelayTask(TASK, ("a", "b", "c", "d"))
+FOUR = ReasoningTask(ITEMS, RELAY.agents)
+
+
+def relay():
+    return Relay(RELAY.prompts, 3, 2, RELAY.feedback, agents=RELAY.agents, later_samples=1)
+
+
+@pytest.mark.parametrize("task, inner", [(RELAY, relay), (FOUR, lambda: retrieve(FOUR.prompts, 3, FOUR.agents))])
+@pytest.mark.parametrize("apart", [True, False])
+def test_calls_leave_the_protocol_inside_as_it_is(task, inner, apart):
+    """As many joint answers as without tools, each of answers alone; what tools give back is in prompts only."""
+    made = lambda: WithTools(inner(), BOX, 2, task.agents, apart)  # noqa: E731
+    texts = calling(1, 0, 0, 1, 0)
+    played, plain = play(made(), task, ITEMS, texts), play(inner(), task, ITEMS, calling(0))
+    forest, requests = played.forest, [request for step in played.steps for request in step]
+    shape = lambda forest: [(j.item, j.turn, j.node, j.follows, len(j.turns)) for j in forest.joints]  # noqa: E731
+    assert shape(forest) == shape(plain.forest)
+    calls = [turn for turn in forest.turns if turn.kind == CALL]
+    assert {turn.agent for turn in calls} == set(task.agents)
+    for turn in forest.turns:
+        before = None if turn.parent is None else forest.turns[turn.parent]
+        if before is not None and before.kind == CALL:
+            reply, result = requests[turn.request].messages[-2:]
+            number = int(before.text.split('"a": ')[1].split("}")[0]) + 1  # of add, whose b is 1
+            assert turn.agent == before.agent and reply["content"] == before.text
+            assert result == {"role": "user", "content": f"The tool gives back:\n{number}"}
+        assert "The tool gives back" not in turn.text
+    assert all(forest.turns[i].kind == ANSWER for joint in forest.joints for i in joint.turns)
+    # Each call led to one answer or more, and has no group of its own.
+    assert {turn.id for turn in calls} <= {i for joint in forest.joints for i in joint.heard}
+    groups = magrpo.assign(forest, CreditConfig(turns=2)).groups
+    assert all(groups[turn.id] == -1 for turn in calls)
+    check_protocol(made(), task, texts=texts, **({} if apart else {"conversations": 3}))
+
+
 def test_in_an_evaluation_samples_share_their_request():
     played = play(tooled(samples=3, apart=False), TASK, ITEMS[:1], calling(0, 1, 0))
     assert [r.samples for r in played.steps[0]] == [3, 3] and {r.samples for r in played.steps[1]} == {1}
@@ -137,6 +176,8 @@ def test_a_config_makes_it():
     ({"tools.servers": ("a",), "tools.key_variables": ("sk-Zq81",)}, "tools.key_variables: allowed are names [^Z]*$"),
     ({"tools.servers": ("a",), "tools.key_variables": ("A", "")}, "tools.key_variables: they are 2, allowed is one"),
     ({"tools.of_task": True}, "tools.of_task=True: task.kind='reasoning' has no tools"),
+    ({"train.counterfactual": "reference"},
+     "train.counterfactual='reference': with tools.functions allowed are '', 'nothing' and 'sample'"),
     ({"train.partner_samples": 2}, "train.partner_samples=2: with tools.functions allowed is 0"),
     ({"tools.functions": (), "tools.calls": 5}, "tools.calls=5: there are no tools: tools.functions and"),
 ])  # fmt: skip

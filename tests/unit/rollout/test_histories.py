@@ -83,6 +83,36 @@ def test_the_judge_gets_the_answers_before(kind, later):
         assert judgement == joint.judgement and joint.total == judgement.total
 
 
+@dataclasses.dataclass(frozen=True)
+class Begun:
+    """A protocol whose agents have written ``prefix`` already."""
+
+    inner: Simultaneous
+    prefix: str
+
+    def step(self, state):
+        return [dataclasses.replace(request, prefix=self.prefix) for request in self.inner.step(state)]
+
+    def observe(self, state, turns):
+        return self.inner.observe(state, turns)
+
+
+def test_the_answers_before_are_judged_with_what_they_go_on_from(tmp_path):
+    """In the histories of the callback, in the forest's, and in those of a transcript."""
+    task = Watched(Digits(goal=50))
+    forest = play(task, Begun(protocol(task, later=2), "7 "), params=SamplingParams(1))
+    given = [history for _, _, histories in task.calls for history in histories]
+    assert given == forest.histories() and {joint.turn for joint in forest.joints} == {0, 1, 2}
+    assert {text[0] for history in given for texts in history for text in texts.values()} == {"7"}
+    shown = dict.fromkeys(tiny.AGENTS, type("Shown", (), {"show": staticmethod(str)}))
+    actions = records.joint_actions(0, forest, task, shown, np.zeros(len(forest.turns), np.float32))
+    transcripts.TranscriptWriter(tmp_path).write(0, actions)
+    read = transcripts.read(tmp_path, 0)
+    assert [action.agents["a"].message for action in read] == [forest.texts_of(j)["a"] for j in range(len(read))]
+    again, _ = rescoring.forest_of(read, {item.task_id: item for item in task.items}, 2, False)
+    assert again.joint_texts() == forest.joint_texts() and again.histories() == forest.histories()
+
+
 def test_what_came_before_is_what_the_callback_is_sent(monkeypatch):
     """With other tokens sent as history the rewards are others."""
     task = WorldTask(Digits(goal=50))

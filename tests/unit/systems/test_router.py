@@ -4,8 +4,10 @@ import jax
 import numpy as np
 import optax
 import pytest
+from flax import serialization
 
 from jaxmarl_llm import credit
+from jaxmarl_llm.checkpoint import DamagedError
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.memory import ngrams
 from jaxmarl_llm.protocols.routed import Place
@@ -13,6 +15,7 @@ from jaxmarl_llm.systems.der import Decisions, Der
 from jaxmarl_llm.systems.router import Ppo, Router
 from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.tasks.judgement import Judgement
+from jaxmarl_llm.utils.errors import UserError
 
 AGENTS = ("a", "b")
 
@@ -129,3 +132,57 @@ def test_what_was_saved_is_restored(tmp_path):
     np.testing.assert_array_equal(values[0], fresh.values(places)[0])
     with pytest.raises(ValueError, match="000007.msgpack is missing: the router of the run after 7 iterations"):
         fresh.load(tmp_path, 7)
+
+
+def trained(tmp_path, **options):
+    """A router that has learned to ask ``a`` first, saved after 1 iteration, and where it is."""
+    made, places = router(seed=1, lr=0.1, **options), [Place("left?")]
+    for _ in range(5):
+        made.learn(places, np.array([0]), np.ones(1, np.float32), np.ones(1, np.float32), np.full(1, -1, np.float32))
+    with made.kept_in(tmp_path, 2):
+        made.save(1)
+    return made, tmp_path / "router" / "000001.msgpack"
+
+
+def test_agents_in_another_order_are_chosen_by_name(tmp_path):
+    made, _ = trained(tmp_path)
+    other = Router(AGENTS[::-1], 2, ngrams, jax.random.key(7), 16, optax.adam(0.01))
+    other.load(tmp_path, 1)
+    places = [Place("left?"), Place("left?", "yes", "a", 1), Place("left?", "yes", "b", 1)]
+    assert other(places) == made(places) and other(places)[0] == "a"
+    assert other.actions(["a", "b", None]).tolist() == made.actions(["a", "b", None]).tolist()
+
+
+def test_a_network_of_something_else_is_refused(tmp_path):
+    _, path = trained(tmp_path)
+    others = {
+        "agents \\('a', 'b'\\), and team.agents=\\('a', 'c'\\)": (("a", "c"), 2, 16),
+        "agents \\('a', 'b'\\), and team.agents=\\('a', 'b', 'c'\\)": (("a", "b", "c"), 2, 16),
+        "at most 2 answers, and train.turns=3": (AGENTS, 3, 16),
+        "other shapes than that of this config; allowed are .* router.hidden": (AGENTS, 2, 8),
+    }
+    for message, (agents, turns, hidden) in others.items():
+        other = Router(agents, turns, ngrams, jax.random.key(0), hidden, optax.adam(0.01))
+        with pytest.raises(UserError, match=message) as refused:
+            other.load(tmp_path, 1)
+        assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [lambda whole: whole[:100], lambda whole: b"", lambda whole: b"\x01"])
+def test_a_damaged_file_is_named(tmp_path, content):
+    _, path = trained(tmp_path)
+    path.write_bytes(content(path.read_bytes()))
+    with pytest.raises(DamagedError, match="000001.msgpack cannot be read"):
+        router().load(tmp_path, 1)
+
+
+def test_files_of_earlier_versions_are_read(tmp_path):
+    """They hold the state alone."""
+    made, path = trained(tmp_path)
+    path.write_bytes(serialization.to_bytes(jax.device_get(made.states[0])))
+    fresh, places = router(seed=5), [Place("left?"), Place("left?", "yes", "b", 1)]
+    fresh.load(tmp_path, 1)
+    np.testing.assert_array_equal(fresh.values(places)[0], made.values(places)[0])
+    wider = router(turns=3)
+    with pytest.raises(UserError, match="other shapes"):
+        wider.load(tmp_path, 1)

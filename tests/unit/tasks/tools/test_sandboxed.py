@@ -84,6 +84,14 @@ def test_calls_run_apart_and_cannot_hang(executor, module):
     assert "own_tools" in sys.modules and sys.modules["own_tools"].SEEN == []
 
 
+@pytest.mark.parametrize("head, coding", [("# coding: latin-1\n", "latin-1"), ("", "utf-8-sig"), ("", "utf-8")])
+def test_files_are_read_in_their_own_encoding(executor, module, head, coding):
+    source = f'{head}def word(n: int) -> str:\n    """Repeats."""\n    return "é" * n\n'
+    (module / "own_tools.py").write_bytes(source.encode(coding))
+    box = Toolbox(sandboxed.of_names(["own_tools.word"], executor))
+    assert box.result(None, call("word", n=3)) == "ééé"
+
+
 def test_functions_that_cannot_run_there(executor, module):
     with pytest.raises(ValueError, match="tools.functions 'own_tools.of_item': its parameter 'item' is the problem"):
         sandboxed.of_names(["own_tools.of_item"], executor)

@@ -31,6 +31,8 @@ from jaxmarl_llm.tasks.tools.toolbox import LONGEST, of_function, of_names
     ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>',
      "error: the arguments of add are a JSON object with a, b"),
     (call("share", part=1, whole=0), "error: ZeroDivisionError: float division by zero"),
+    (call("passed", text="\ud800"), "error: the call holds half of a surrogate pair, which is no character"),
+    (call("passed", text="\U0001f600", strict=True), "False strictly"),  # a whole pair
     ("<tool_call>" + "[" * 3000, "error: the call is not a JSON object between the tags"),
 ])  # fmt: skip
 def test_what_a_call_gives_back(text, result):
