@@ -20,7 +20,7 @@ def charged(forest: Forest, task: Any) -> Forest:
     joints = []
     for joint in forest.joints:
         turns = [forest.turns[i] for i in (*joint.turns, *joint.heard)]
-        turns += [after[i] for i in joint.turns if i in after]
+        turns += [after[i] for i in joint.turns if i in after and after[i].id not in joint.heard]
         own = sum(task.price(turn.agent, *turn.tokens) for turn in turns)
         before = 0.0 if joint.follows is None else spent[joint.follows]
         spent.append(own + before)
@@ -44,5 +44,7 @@ def with_ends(forest: Forest, task: Any) -> Forest:
 
 
 def _after(forest: Forest) -> dict[int, Turn]:
-    """The remark that follows a turn, by the turn's id."""
-    return {turn.parent: turn for turn in forest.turns if turn.kind == REMARK and turn.parent is not None}
+    """The remark that follows a turn and leads nowhere, by the turn's id; transcripts call decisions remarks, too."""
+    before = {turn.parent for turn in forest.turns}
+    remarks = (turn for turn in forest.turns if turn.kind == REMARK and turn.id not in before)
+    return {turn.parent: turn for turn in remarks if turn.parent is not None}

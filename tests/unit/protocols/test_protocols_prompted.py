@@ -9,6 +9,7 @@ from scripted_rounds import play
 
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.factory.tasks import build_task
+from jaxmarl_llm.forest import REMARK
 from jaxmarl_llm.forest.charges import charged, with_ends
 from jaxmarl_llm.protocols.prompted import Prompted, named
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
@@ -101,6 +102,12 @@ def test_a_word_that_names_nobody_is_counted(last, no_route):
     assert [joint.total for joint in ended.joints] == [joint.total for joint in played.forest.joints]
     scores = ended.joints[-1].judgement.parts | {"total": ended.joints[-1].total}
     assert TASK.normalise(scores)["no_route"] == 100 * no_route
+    # A transcript has every decision as a remark, the last one among what the answer has heard.
+    recorded = [dataclasses.replace(turn, kind=REMARK if turn.agent == "head" else turn.kind) for turn in ended.turns]
+    *first, end = ended.joints
+    joints = (*first, dataclasses.replace(end, heard=(*end.heard, ended.turns[-1].id)))
+    again = with_ends(dataclasses.replace(ended, turns=tuple(recorded), joints=joints), TASK)
+    assert [joint.judgement for joint in again.joints] == [joint.judgement for joint in ended.joints]
     empty = play(prompted(turns=1), TASK, ITEMS[:1], texts(head=["cheap"], cheap=[""])).forest
     assert [joint.judgement.parts["no_route"] for joint in with_ends(empty, TASK).joints] == [0.0]
 
