@@ -6,7 +6,7 @@ Cost:      docs/worlds.md; one CPU core is enough
 Variants (after a colon, comma-separated):
   philosophers   dining philosophers (the default), agents=N of them, 2 unless given
   kitchen        two cooks, of whom one fetches what the other one cooks
-  corridor       one agent walks to the end of a corridor
+  corridor       one agent walks to the end of a corridor, or agents=N of them
   gated          with one of these: every agent is a script that takes the right action with a chance of .4, and an
                  action of too small an advantage over waiting is asked again (ReAd); no agent learns:
                  python -m experiments.evaluate --config=configs/world.py:kitchen,gated
@@ -21,21 +21,26 @@ from jaxmarl_llm.config.files import experiment
 game = experiment("game")
 TURNS = {"corridor": 8, "kitchen": 14, "philosophers": 8, "ball": 6}
 STEPS = {"corridor": 15, "kitchen": 20, "philosophers": 15}  # of a gated episode, most
+# Of agents the fewest, the most, and how many there are unless given.
+TEAMS = {"corridor": (1, 5, 1), "kitchen": (2, 2, 2), "philosophers": (2, 5, 2), "ball": (2, 2, 2)}
 NAMES = ("first", "second", "third", "fourth", "fifth")
 
 
 def get_config(arg=None):
     """The world named in ``arg``, for tiny models as configs/game.py trains them."""
-    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=2, gated=False, smoke=False, alone=False)
+    options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=0, gated=False, smoke=False, alone=False)
     worlds = [name for name in TURNS if options[name]] or ["philosophers"]
     if len(worlds) > 1:
         raise UserError(f"config options {' and '.join(worlds)} exclude each other")
     source = worlds[0]
     config = game.get_config()
     config.task.kind, config.task.source, config.task.feedback = "world", source, "level_feedback"
-    number = {"corridor": 1, "kitchen": 2, "ball": 2}.get(source, options.agents)
-    if not (number == 1 and source == "corridor" or 2 <= number <= len(NAMES)):
-        raise UserError(f"config option agents={number}: allowed is 2 to {len(NAMES)}")
+    fewest, most, usual = (1, 1, 1) if options.alone else TEAMS[source]
+    number = options.agents if "agents=" in (arg or "") else usual
+    if not fewest <= number <= most:
+        where = f"{source},alone" if options.alone else source
+        allowed = f"{fewest} to {most}" if fewest < most else f"{most}"
+        raise UserError(f"config option agents={number}: allowed with {where} is {allowed}")
     config.team.agents = NAMES[:number]
     config.train.joint_mode = "aligned"
     config.train.turns, config.train.later_samples = TURNS[source] + 2 * max(number - 2, 0), 1

@@ -54,6 +54,7 @@ def measure(config, workdir="", which=LATEST, source: str = "", split: str = "te
             rows,
             params=training.sampling_params(config),
             max_prompt_tokens=config.sampling.max_prompt_tokens,
+            long_prompts=config.sampling.long_prompts,
         )
     return steps.table(drawn, names)
 

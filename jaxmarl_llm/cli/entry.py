@@ -18,7 +18,7 @@ from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.experts import ExpertError
-from jaxmarl_llm.utils import compiled_programs, console, files, host_memory
+from jaxmarl_llm.utils import compiled_programs, console, dotted, files, host_memory
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.signals import INTERRUPTED, StopSignal
@@ -98,12 +98,25 @@ def run(main: Callable) -> None:
     host_memory.keep()
     compiled_programs.keep()
     console.print_any_text()
-    app.run(plainly(main), flags_parser=parse)
+    app.run(plainly(_without_exit(main)), flags_parser=parse)
 
 
 def run_script(main: Callable[[], Any]) -> NoReturn:
     """Run a script that parses its own command line, with `plainly`, and exit with what it returns."""
     sys.exit(plainly(lambda argv: main())(sys.argv))
+
+
+def _without_exit(main: Callable) -> Callable:
+    """``main``, which does not call sys.exit: where a function of the user's does, the command has failed."""
+
+    def wrapped(argv):
+        try:
+            return main(argv)
+        except SystemExit as error:
+            reason = dotted.reason(error)
+            raise UserCodeError(f"a function that the command called wanted to end it ({reason})") from error
+
+    return wrapped
 
 
 def plainly(main: Callable) -> Callable:

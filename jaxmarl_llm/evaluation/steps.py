@@ -54,6 +54,7 @@ def draw(
     *,
     params: SamplingParams,
     max_prompt_tokens: int,
+    long_prompts: str = "error",
     items_per_batch: int = 8,
 ) -> list[tuple[Part, str]]:
     """What the team writes at each of the steps, greedily; beside the step.
@@ -63,13 +64,14 @@ def draw(
       task: whose items have these steps.
       rows: the steps of each item, by its name.
       params: how tokens are drawn, apart from chance.
-      max_prompt_tokens: longest prompt.
+      max_prompt_tokens, long_prompts: see `rollout.requests.encode_prompt`.
       items_per_batch: items whose steps are drawn together.
     """
     scorer, drawn = TaskScorer.of_team(task, team, "aligned"), []
     for first in range(0, len(task.items), items_per_batch):
         ids = range(first, min(first + items_per_batch, len(task.items)))
-        options = dict(params=params, max_prompt_tokens=max_prompt_tokens, last_greedy=True)
+        limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
+        options = dict(params=params, last_greedy=True, **limits)
         forest = rollout.run(Given(rows), team, trainables, scorer, ids, jax.random.key(0), **options)
         parts = [part for i in ids for part in rows[task.items[i].task_id]]
         drawn += [(part, turn.text) for part, turn in zip(parts, forest.turns, strict=True)]

@@ -101,16 +101,17 @@ def _exact(config) -> Values:
 
 def _learned(config, team: Team | None) -> ActionValues:
     own = config.gate
-    world = worlds.load_world(sources.parse(config.task.source)[0], tuple(config.team.agents))
+    source = sources.parse(config.task.source)[0]
+    world, name = worlds.load_world(source, tuple(config.team.agents)), f"task.source={source!r}"
     right = None
     if own.planner > 0:
         table, best = table_of(config), right_of(config)
         right = lambda state: best[table.states[state]]  # noqa: E731
     settings = (own.planner, own.waits, own.discount, own.episodes, config.seed)
-    rows = planner.episodes(world, right, *settings)
+    rows = planner.episodes(world, right, *settings, name)
     encode = encoders.encoder(own.encoder, team, "gate.encoder")
-    sizes = dict(hidden=own.hidden, lr=own.lr, updates=own.updates)
-    return ActionValues(world, encode, rows, randomness.stream(config, "gate"), **sizes)
+    options = dict(hidden=own.hidden, lr=own.lr, updates=own.updates, name=name)
+    return ActionValues(world, encode, rows, randomness.stream(config, "gate"), **options)
 
 
 def _once(key: Hashable, make: Callable[[], Any]) -> Any:

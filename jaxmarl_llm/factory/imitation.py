@@ -96,7 +96,7 @@ def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], 
 
     source: dotted name of a function from a problem to its `Solution`, or None where it has none.
 
-    ValueError for a team whose steps are not known, and another source.
+    ValueError for a team whose steps are not known, and what `demonstration_sources.of_items` refuses.
     """
     parts = _worked(config)
     if parts is None:
@@ -105,13 +105,11 @@ def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], 
             f"team.agents={agents!r}: steps are known of one agent with tools, and of train.protocol='planner'"
         )
     solve = dotted.resolve(source, "sft.source")
-    by_item = {item.task_id: (item, solve(item)) for item in task.items}
-    rows = {
-        name: parts(item, task.prompts(item), solution)
-        for name, (item, solution) in by_item.items()
-        if solution is not None
-    }
-    return rows, tuple(tool.name for tool in of_names(tuple(config.tools.functions)))
+    rows: dict[str, list[worked.Part]] = {}
+    for row in demonstration_sources.of_items(task, solve, source, worked=parts):
+        rows.setdefault(row.name, []).append((row.agent, row.messages, row.text))
+    by_item = {item.task_id: rows[str(item.task_id)] for item in task.items if str(item.task_id) in rows}
+    return by_item, tuple(tool.name for tool in of_names(tuple(config.tools.functions)))
 
 
 def _short_enough(

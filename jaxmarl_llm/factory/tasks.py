@@ -10,7 +10,7 @@ from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.executor import Executor, Limits, TimingPlan, available_level, levels
 from jaxmarl_llm.executor.errors import InputError
 from jaxmarl_llm.experts.feedback import ExpertEdits
-from jaxmarl_llm.memory import Relevance, ngrams
+from jaxmarl_llm.memory import Relevance, checked, ngrams
 from jaxmarl_llm.protocols.relay import turns_of
 from jaxmarl_llm.tasks import custom_task, split_overlap
 from jaxmarl_llm.tasks.centralised import CentralisedTask
@@ -193,9 +193,9 @@ def _commits(config, executor: Executor | None, source: str, part: str) -> Commi
     rules = _row_rules(config, executor)
     pool = commits.load_items(*source_of(config, "train"), executor, rules) if own.examples else ()
     vectors = own.examples and own.rule in ("cosine", "two_step")
-    encode = (
-        (ngrams if own.encoder == "ngrams" else resolve(own.encoder, "commits.encoder")) if vectors else None
-    )
+    encode = ngrams if vectors else None
+    if vectors and own.encoder != "ngrams":
+        encode = checked(resolve(own.encoder, "commits.encoder"), f"commits.encoder {own.encoder!r}")
     return CommitTask(
         commits.load_items(source, part, executor, rules),
         executor,

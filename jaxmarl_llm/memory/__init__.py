@@ -5,7 +5,7 @@ Lessons, peers' answers, experience with programs and examples of commits are ke
 
 from jaxmarl_llm.memory.index import RULES, Index
 from jaxmarl_llm.memory.items import Item, Kept, check_task, greatest, numbered
-from jaxmarl_llm.memory.relevance import Encoder, Relevance, ngrams, words
+from jaxmarl_llm.memory.relevance import Encoder, Relevance, checked, ngrams, words
 from jaxmarl_llm.memory.store import Store, saved
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Relevance",
     "Store",
     "check_task",
+    "checked",
     "greatest",
     "ngrams",
     "numbered",

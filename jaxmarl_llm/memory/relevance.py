@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
 Encoder = Callable[[Sequence[str]], np.ndarray]
@@ -28,27 +29,52 @@ def ngrams(texts: Sequence[str]) -> np.ndarray:
     return vectors_XD
 
 
+def checked(encoder: Encoder, name: str = "the encoder") -> Encoder:
+    """An encoder whose vectors (X, D), float64, are looked at in every call; ``name`` is what errors call it.
+
+    UserError unless there is a vector of finite numbers for each text, of the same length in all calls; UserCodeError
+    where the encoder raises.
+    """
+    known: list[int] = []  # D, once there was a call
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        try:
+            given = encoder(texts)
+        except UserError:
+            raise
+        except dotted.RAISED as error:
+            reason = dotted.reason(error)
+            raise dotted.UserCodeError(f"{name} raised on {len(texts)} texts ({reason})") from error
+        wanted = f"expected finite numbers of shape ({len(texts)}, {known[0] if known else 'dimensions'})"
+        try:
+            vectors = np.asarray(given, np.float64)
+        except (TypeError, ValueError):  # texts, or rows of several lengths
+            raise UserError(f"{name} gave {given!r:.40} for {len(texts)} texts; {wanted}") from None
+        fits = vectors.ndim == 2 and vectors.shape == (len(texts), *(known or vectors.shape[1:]))
+        if not fits or not np.isfinite(vectors).all():
+            raise UserError(f"{name} gave an array of shape {vectors.shape} for {len(texts)} texts; {wanted}")
+        known[:] = vectors.shape[1:]
+        return vectors
+
+    return encode
+
+
 class Relevance:
     """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once, new ones together.
 
     Raises:
-      ValueError: if the encoder gives no vector for each text.
+      ValueError: if the encoder gives no vector for each text, see `checked`.
     """
 
     def __init__(self, encoder: Encoder):
-        self._encoder = encoder
+        self._encoder = checked(encoder)
         self._known: dict[str, np.ndarray] = {}
 
     def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
         """Relevance of each lesson to the source at its place."""
         wanted = list(dict.fromkeys([*sources, *lessons]))
         if new := [text for text in wanted if text not in self._known]:
-            vectors = np.asarray(self._encoder(new), np.float64)
-            if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
-                raise UserError(
-                    f"the encoder gave an array of shape {vectors.shape} for {len(new)} texts; "
-                    f"expected finite numbers of shape ({len(new)}, dimensions)"
-                )
+            vectors = self._encoder(new)
             norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
             self._known |= dict(zip(new, vectors / norms, strict=True))
         pairs = zip(lessons, sources, strict=True)

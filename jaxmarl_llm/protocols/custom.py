@@ -26,7 +26,7 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     factory = resolve(name)
     try:
         protocol = factory(config, task, samples)
-    except Exception as error:
+    except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
         message = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
         raise UserError(message) from error

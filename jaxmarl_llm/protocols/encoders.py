@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmarl_llm.memory import Encoder, Relevance, ngrams
+from jaxmarl_llm.memory import Encoder, Relevance, checked, ngrams
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.team import Member, Team
@@ -78,11 +78,14 @@ def build(name: str, team: Team, field: str = "lessons.encoder") -> Relevance:
 
 
 def encoder(name: str, team: Team, field: str = "lessons.encoder") -> Encoder:
-    """The encoder of a name, see `build`, whose errors it raises; ``field`` is what a config calls it."""
+    """The encoder of a name, see `build`, whose errors it raises; ``field`` is what a config calls it.
+
+    A function of your own is looked at in every call, see `memory.checked`.
+    """
     if name == "ngrams":
         return ngrams
     if name != "policy":
-        return resolve(name, field)
+        return checked(resolve(name, field), f"{field} {name!r}")
     local = [member for member in team.members if member.stack.policy is not None]
     if not local:
         raise UserError(

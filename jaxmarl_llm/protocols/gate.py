@@ -5,7 +5,7 @@ learned) is not its business.
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
@@ -29,6 +29,9 @@ class InAWorld(Interface):
 
     def state_after(self, item: Any, history: History) -> State:
         """The state that a conversation has come to."""
+
+    def legal(self, state: State, agent: str) -> Sequence[str]:
+        """The actions that an agent may take in a state."""
 
     def action(self, state: State, agent: str, text: str) -> str:
         """The legal action that a text is."""
@@ -116,14 +119,17 @@ class Gate:
         if self.elsewhere is not None:
             state, other = self.elsewhere(question)
             before, own = other[: len(before)], other[len(before) : len(before) + len(own)]
-        key = repr(state), before, own
-        if key in self._advantages:
-            return self._advantages[key]
+        key = state, before, own
+        try:
+            if key in self._advantages:
+                return self._advantages[key]
+        except TypeError:  # a state without a hash, by which alone it can be told apart from others
+            return self._advantage(state, before, own)
         return _keep(self._advantages, key, self._advantage(state, before, own))
 
     def passes(self, state: State, agents: tuple[str, ...], advantage: float) -> bool:
         """Whether actions of these agents pass: by their advantage, or because they may do nothing but wait."""
-        choices = [len(self.task.world.legal(state, agent)) for agent in agents]
+        choices = [len(self.task.legal(state, agent)) for agent in agents]
         return max(choices) == 1 or advantage > self.eps + TIE
 
     def _after(self, plan: Plan, attempt: Attempt, name: str) -> Plan:

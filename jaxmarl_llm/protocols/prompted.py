@@ -1,18 +1,16 @@
 """Routes that an agent decides in words: it reads the question and the last answer, and names who is to answer next.
 
-"stop", or a name that nobody has, ends the route: before the first answer without one. Whoever is named reads the
-question and the answer before, as in `protocols.routed`.
+"stop", or a name that nobody has, ends the route: before the first answer without one. The second is counted
+(`tasks.routed`). Whoever is named reads the question and the answer before, as in `protocols.routed`.
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from jaxmarl_llm.forest import CALL, REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import with_quotes
 from jaxmarl_llm.protocols.types import Episode, Prompts, apart
-
-STOP = "stop"
+from jaxmarl_llm.tasks.routed import STOP, last_line, named
 
 
 def question(agents: Sequence[str], answered: bool) -> str:
@@ -23,20 +21,6 @@ def question(agents: Sequence[str], answered: bool) -> str:
             f"Who is to answer next? End with a line that is one of: {names}, or {STOP} to take this answer."
         )
     return f"Who is to answer this? End with a line that is one of: {names}."
-
-
-def named(text: str, agents: Sequence[str]) -> str | None:
-    """The agent that the last line of a text is; None for another line.
-
-    >>> named("It is easy.\\ncheap.", ("cheap", "dear")), named("cheap or dear", ("cheap", "dear"))
-    ('cheap', None)
-    """
-    match = re.search(_mark(agents), text)
-    return match.group(1) if match else None
-
-
-def _mark(agents: Sequence[str]) -> str:
-    return rf"(?:^|\n) *({'|'.join(map(re.escape, agents))}) *\.?\s*\Z"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +80,8 @@ class Prompted:
         text = f"{last['content']}\n\n{question(agents, after is not None)}"
         first = dict(turn=0) if after is None else dict(turn=after.turn + 1, parent=after.id, kind=REMARK)
         return SpeakRequest(
-            self.decides, item, (*before, {**last, "content": text}), samples, follows=follows, call_mark=_mark(agents),
-            **first,
+            self.decides, item, (*before, {**last, "content": text}), samples, follows=follows,
+            call_mark=last_line(agents), **first,
         )  # fmt: skip
 
     def _answer(self, state: Episode, turn: Turn) -> SpeakRequest:

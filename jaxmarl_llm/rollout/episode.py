@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn, refused
-from jaxmarl_llm.forest.charges import charged
+from jaxmarl_llm.forest.charges import charged, with_ends
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
 from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
@@ -112,7 +112,8 @@ def run(
             answered, whole = len(joints), whole * len(joints) // len(nodes)
             stopping.check()
         level, n_nodes = level + 1, n_nodes + len(nodes)
-    return charged(Forest(items, tuple(state.turns), tuple(state.joints)), scorer.task)
+    forest = Forest(items, tuple(state.turns), tuple(state.joints))
+    return charged(with_ends(forest, scorer.task), scorer.task)
 
 
 def _identity(scorer: TaskScorer, items, key: tuple[np.ndarray, str]) -> tuple:

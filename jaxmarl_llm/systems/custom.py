@@ -36,7 +36,7 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
     turns = len(forest.turns)
     try:
         credit = function(forest, config)
-    except Exception as error:
+    except dotted.RAISED as error:
         message = f"{FIELD} {name!r} raised on a forest of {turns} turns ({dotted.reason(error)})"
         raise dotted.UserCodeError(message) from error
     if not isinstance(credit, Credit):

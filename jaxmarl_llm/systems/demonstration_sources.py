@@ -10,7 +10,7 @@ from jaxmarl_llm.systems.demonstrations import FIELD, Demonstration
 from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.tools.solutions import Solution
 from jaxmarl_llm.tasks.types import Task
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import dotted, files
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -129,7 +129,7 @@ def of_items(
         where = f"{FIELD}={name!r}: problem {item.task_id!r}"
         try:
             value = answers(item)
-        except Exception as error:
+        except dotted.RAISED as error:
             raise UserError(f"{where}: {type(error).__name__}: {error}") from error
         if value is None:
             continue
@@ -137,6 +137,8 @@ def of_items(
         if worked is not None:
             if not isinstance(value, Solution):
                 raise UserError(f"{where}: got {value!r:.40}, expected a Solution, as this team has tools")
+            if complaint := value.complaint():
+                raise UserError(f"{where}: {complaint}")
             parts = worked(item, prompts, value)
         elif _are_rows(value):
             demonstrations += _of_rows(value, list(prompts), str(item.task_id), where)

@@ -96,7 +96,7 @@ class CustomRewardTask:
             return self._calls(texts, self._values(items))
         except UserError as error:
             raise UserError(f"{error}; for {len(items)} joint actions on {task_ids(items)}") from error
-        except Exception as error:
+        except dotted.RAISED as error:
             alone = ((item, self._error(item, completions, j)) for j, item in enumerate(items))
             where, cause = next(
                 ((item.task_id, raised) for item, raised in alone if raised),
@@ -109,12 +109,12 @@ class CustomRewardTask:
                 f"the reward raised on task_id {where} ({dotted.reason(cause)}){hint}"
             ) from cause
 
-    def _error(self, item, completions, j: int) -> Exception | None:
+    def _error(self, item, completions, j: int) -> BaseException | None:
         """What the reward raises on joint action j alone: it tells the failing item of a batch."""
         try:
             alone = {agent: [texts[j]] for agent, texts in completions.items()}
             reward_calls.call(self._calls.function, alone, self._values([item]))
-        except Exception as error:
+        except dotted.RAISED as error:
             return error
         return None
 

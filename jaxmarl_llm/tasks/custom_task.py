@@ -65,7 +65,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
     factory = resolve(name)
     try:
         task = factory(config, executor, split)
-    except Exception as error:
+    except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(
             f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
@@ -116,7 +116,7 @@ class CustomTask:
             return getattr(self._task, method)(given)
         except UserError:
             raise
-        except Exception as error:
+        except dotted.RAISED as error:
             items = _ITEMS_OF.get(method, lambda item: [item])(given)
             raise dotted.UserCodeError(
                 f"{self._name}: {method} raised on {task_ids(items)} ({dotted.reason(error)})"
@@ -168,7 +168,7 @@ class CustomTask:
         where = task_ids(items)
         try:
             judgements = judge(self._task, items, completions, histories)
-        except Exception as error:
+        except dotted.RAISED as error:
             raise dotted.UserCodeError(
                 f"{self._name}: judge raised on {where} ({dotted.reason(error)})"
             ) from error

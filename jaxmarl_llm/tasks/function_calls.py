@@ -6,7 +6,8 @@ questions, one function each), multiple (200, several functions) or irrelevance 
 helps). They are read out of the package `bfcl_eval`, which is not imported: `pip install --no-deps bfcl-
 eval==2026.3.23`. All questions are for evaluations; none is trained on.
 
-The checker is ours. A call is right if it is the only one, names the function, has all required arguments and
+The checker is ours. A call is right if it is the only one, names the function, has all required arguments (those of
+the function's description, as for the package's own checker, and those that the set does not leave out) and
 no unknown one, and every argument has one of the values that the set lists: texts up to case, spaces and the
 signs ,./-_*^, numbers by value, lists element by element. In irrelevance a text without a call is right.
 Calls are read in the form that `tools.toolbox` describes to agents, not in that of the leaderboard's prompts,
@@ -58,6 +59,11 @@ class Question:
         """The functions as tools that are described and never called."""
         return Toolbox([_tool(function) for function in self.functions])
 
+    def required(self) -> Sequence[str]:
+        """Arguments that the description of the right call's function requires."""
+        schemas = (each["parameters"] for each in self.functions if each["name"] == self.name)
+        return next(schemas, {}).get("required", ())
+
 
 class FunctionCalls:
     """The task, for one agent, ``caller``; see the module. Parts: ``called``, 100 where the text has a call, else 0."""
@@ -103,6 +109,7 @@ def right(item: Question, text: str) -> bool:
     return (
         call.name == item.name
         and isinstance(call.arguments, dict)
+        and all(name in call.arguments for name in item.required())
         and _fields(call.arguments, item.arguments)
     )
 

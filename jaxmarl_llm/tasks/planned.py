@@ -36,7 +36,8 @@ class PlannedTask:
       agents: names of the planner, the caller and the summarizer.
 
     Parts: those of the task; ``concluded``, whether there is an answer; ``gave_up``; ``no_route``, whether the
-    planner's last text named no route, or one more call than there may be.
+    planner's last text named no route, or one more call than there may be. An empty text of the summarizer counts
+    so, too: only the last text of a conversation is judged.
     """
 
     def __init__(self, task: Task, agents: Sequence[str]):
@@ -47,6 +48,7 @@ class PlannedTask:
         self.items, self.reward_range, self.agents = task.items, task.reward_range, tuple(agents)
         self._task, (self._role,) = task, task.agents
         self.part_names = (*task.part_names, "concluded", "gave_up", "no_route")
+        self.tools = getattr(task, "tools", None)
 
     def prompts(self, item) -> dict[str, Messages]:
         """Chat messages: the question, the same for all; the protocol adds what each is to do."""

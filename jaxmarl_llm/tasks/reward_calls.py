@@ -115,13 +115,13 @@ def _named(reward: str, completions: Completions, columns: Columns) -> list:
     number = len(next(iter(completions.values())))
     try:
         return values_of(call(_imported(reward), completions, columns), number)
-    except Exception as error:
+    except dotted.RAISED as error:
         if _survives(error):
             raise
         raise RuntimeError(dotted.reason(error)) from None
 
 
-def _survives(error: Exception) -> bool:
+def _survives(error: BaseException) -> bool:
     """Whether an error can go to another process: one that cannot be made again there would break the pool."""
     try:
         pickle.loads(pickle.dumps(error))

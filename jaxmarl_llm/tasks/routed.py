@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch
 from jaxmarl_llm.tasks.types import Messages, Task
 from jaxmarl_llm.utils.errors import UserError
+
+STOP = "stop"  # what an agent that decides writes to take the last answer
+
+
+def named(text: str, words: Sequence[str]) -> str | None:
+    """Which of some words the last line of a text is, such as the agent that is to answer; None for another line.
+
+    >>> named("It is easy.\\ncheap.", ("cheap", "dear")), named("cheap or dear", ("cheap", "dear"))
+    ('cheap', None)
+    """
+    match = re.search(last_line(words), text)
+    return match.group(1) if match else None
+
+
+def last_line(words: Sequence[str]) -> str:
+    """A regular expression of texts whose last line is one of some words, which is its group."""
+    return rf"(?:^|\n) *({'|'.join(map(re.escape, words))}) *\.?\s*\Z"
 
 
 class RoutedTask:
@@ -30,7 +48,8 @@ class RoutedTask:
         are 0 then. They are charged after the rollout, which knows the tokens (`forest.charges`).
 
     Parts: those of the task, of the last answer; ``quality`` and ``cost``, of the route until then; ``before``, what it
-    had earned before. An answer with an empty text is nobody's and costs nothing.
+    had earned before. An answer with an empty text is nobody's and costs nothing. With ``decides`` also ``no_route``,
+    whether the route ended by a text that names nobody: before the first answer, or after one and not `STOP`.
     """
 
     sequential = True
@@ -51,7 +70,7 @@ class RoutedTask:
         self._task, self._change = task, change
         self._costs, self._decides = dict(zip(self.agents, costs, strict=True)), decides
         self._prices = dict(zip(self.agents, token_prices, strict=True)) if token_prices else {}
-        self.part_names = (*task.part_names, "quality", "cost", "before")
+        self.part_names = (*task.part_names, "quality", "cost", "before", *["no_route"] * bool(decides))
 
     def prompts(self, item) -> dict[str, Messages]:
         """Chat messages: the same for all agents."""
@@ -82,6 +101,13 @@ class RoutedTask:
         changed = {"cost": parts["cost"] + own + before, "before": parts["before"] - before}
         return dataclasses.replace(judgement, parts=parts | changed, total=judgement.total - own)
 
+    def ended(self, judgement: Judgement, agent: str, after: str | None) -> Judgement:
+        """A judgement with the part ``no_route``; ``after``: what ended the route after the answer of ``agent``."""
+        if not self._decides or judgement.total is None:
+            return judgement
+        lost = agent == self._decides or after is not None and named(after, [STOP]) is None
+        return dataclasses.replace(judgement, parts=judgement.parts | {"no_route": float(lost)})
+
     def judge(
         self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]
     ) -> list[Judgement]:
@@ -102,7 +128,8 @@ class RoutedTask:
         own = {name: value for name, value in scores.items() if name in self._task.part_names}
         parts = self._task.normalise(own | {"total": 0.0})
         del parts["return"]
-        scaled = {name: 100 * scores[name] for name in ("quality", "cost", "before")}
+        shown = ("quality", "cost", "before", *["no_route"] * bool(self._decides))
+        scaled = {name: 100 * scores[name] for name in shown}
         return parts | scaled | {"return": 100 * (scores["before"] + scores["total"])}
 
     def _spoken(self, texts: Mapping[str, str]) -> tuple[str, str]:
@@ -128,5 +155,7 @@ class RoutedTask:
             "cost": cost + sum(earlier),
             "before": self._change * before - sum(earlier),
         }
+        if self._decides:
+            parts["no_route"] = float(not route[-1][0])
         total = self._change * (quality - before) - cost
         return Judgement(parts, total, last.verdict, last.failures, last.program_source, last.interactions)

@@ -57,7 +57,7 @@ def apply(function: Callable, logprobs_BL, advantages_B, mask_BL, given: Mapping
     advantages_B = jnp.where(mask_BL.any(-1), advantages_B, 0.0)
     try:
         return function(keep(logprobs_BL, 0.0), advantages_B, mask_BL, **wanted)
-    except Exception as error:
+    except dotted.RAISED as error:
         sentence = f"{FIELD} raised on logprobs_BL {logprobs_BL.shape} ({dotted.reason(error)})"
         raise dotted.UserCodeError(sentence) from error
 
@@ -78,7 +78,7 @@ def resolve(name: str) -> Callable:
     try:
         loss = functools.partial(apply, function)
         result = jax.eval_shape(loss, *rows, dict.fromkeys(GIVEN, shapes_BL))
-    except Exception as error:
+    except dotted.RAISED as error:
         raise UserError(
             f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
             f"({_reason(error)})"
@@ -104,11 +104,11 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
     inputs = jax.tree.map(of_agents, (*rows, dict.fromkeys(GIVEN, shapes_BL)))
     try:
         jax.eval_shape(jax.vmap(jax.grad(loss_sum)), *inputs)
-    except Exception as error:
+    except dotted.RAISED as error:
         raise UserError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     return dotted.reason(error.__cause__ if isinstance(error, dotted.UserCodeError) else error)
 
 

@@ -10,6 +10,11 @@ from collections.abc import Callable
 
 from jaxmarl_llm.utils.errors import UserError
 
+RAISED = (
+    Exception,
+    SystemExit,
+)  # by a function of the user's: a script calls sys.exit, and no run is to end by it
+
 # Modules that configs of earlier versions name, where they are now.
 MOVED = {"jaxmarl_llm.tasks.letters": "jaxmarl_llm.tasks.toys.letters"}
 _OURS = pathlib.Path(__file__).parents[1]
@@ -61,7 +66,7 @@ def resolve(name: str, what: str) -> Callable:
         raise UserError(f"{what} {name!r}: expected 'package.module:function' or 'package.module.function'")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a script calls sys.exit, also where it has done its work
+    except RAISED as error:
         cause = f"{type(error).__name__}: {error}"
         raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
     function = getattr(module, attribute, None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, REMARK, Forest, Joint, Turn
-from jaxmarl_llm.forest.charges import charged
+from jaxmarl_llm.forest.charges import charged, with_ends
 from jaxmarl_llm.tasks.judgement import Judgement, judge
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
@@ -137,7 +137,7 @@ def rejudged(forest: Forest, task: Task) -> Forest:
     judgements = judge(task, items, texts, forest.histories())
     pairs = zip(forest.joints, judgements, strict=True)
     joints = tuple(dataclasses.replace(j, judgement=new, reward=None) for j, new in pairs)
-    return charged(dataclasses.replace(forest, joints=joints), task)
+    return charged(with_ends(dataclasses.replace(forest, joints=joints), task), task)
 
 
 def changes(step: int, forest: Forest, before_R: np.ndarray, after_R: np.ndarray) -> list[Change]:

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 
 from jaxmarl_llm import losses, update
+from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.tabular import Joint
 from jaxmarl_llm.tasks.worlds.types import State, World
 from jaxmarl_llm.utils.errors import UserError
@@ -38,6 +39,7 @@ class ActionValues:
       hidden: H, width of both layers.
       lr: learning rate of AdamW, which falls to 0 as a cosine.
       updates: number of updates, each on `BATCH` rows.
+      name: of the world in errors.
 
     Attributes:
       metrics: ``pairs``, the different ones of state and joint action in the data; ``returns``, all of them;
@@ -55,8 +57,9 @@ class ActionValues:
         hidden: int = 256,
         lr: float = 1e-3,
         updates: int = 3000,
+        name: str = "the world",
     ):
-        self._world, self._encode = world, encode
+        self._world, self._encode, self._name = world, encode, name
         self._vectors: dict[str, np.ndarray] = {}
         self._in_question: dict[Key, None] = {}
         returns: dict[Key, list[float]] = {}
@@ -115,7 +118,10 @@ class ActionValues:
         )
 
     def _key(self, state: State, joint: Joint) -> Key:
-        return tuple(self._world.show(state, agent) for agent in self._world.agents), tuple(joint)
+        shown = (
+            called(self._world, "show", self._name, "a state", state, agent) for agent in self._world.agents
+        )
+        return tuple(shown), tuple(joint)
 
     def _values(self, keys: Sequence[Key]) -> np.ndarray:
         """Q (X,) of some pairs, float64, in units of the return."""

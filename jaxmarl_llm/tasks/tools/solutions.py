@@ -35,3 +35,20 @@ class Solution(NamedTuple):
 
     steps: tuple[Step, ...]
     answer: str = ""
+
+    def complaint(self) -> str:
+        """What is wrong with its parts; '' if nothing."""
+        if not isinstance(self.steps, tuple | list):
+            return f"steps is {self.steps!r:.40}, expected a tuple"
+        for n, step in enumerate(self.steps):
+            if not isinstance(step, Step):
+                return f"step {n} is {step!r:.40}, expected a Step"
+            if not (isinstance(step.thought, str) and isinstance(step.tool, str)):
+                return f"step {n} is {step!r:.80}, expected texts as thought and tool"
+            try:
+                step.call()
+            except (TypeError, ValueError) as error:
+                return f"step {n}: arguments is {step.arguments!r:.40}, expected JSON by name ({error})"
+        if not isinstance(self.answer, str):
+            return f"answer is {self.answer!r:.40}, expected a text"
+        return ""

@@ -187,7 +187,7 @@ class Toolbox:
             raise ToolError(f"{where}: {error}") from error
         except ExecutorError:
             raise
-        except Exception as error:  # the agent's arguments made it raise: it may try others
+        except dotted.RAISED as error:  # the agent's arguments made it raise: it may try others
             return _readable(f"error: {dotted.reason(error)}")
 
 

@@ -4,11 +4,18 @@ import functools
 import re
 from collections.abc import Sequence
 
+# Letters of scripts that put no spaces between words: Thai to Lao, Burmese, Khmer, kana, Chinese characters.
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\U00020000-\U0003ffff"
+)
+
 
 def read_action(text: str, legal: Sequence[str]) -> str | None:
     """The legal action that a text names last, whatever stands around it; None if it names none.
 
-    Of actions that overlap the longest counts: "take the cup" and not "take".
+    Of actions that overlap the longest counts: "take the cup" and not "take". Case counts only between actions that
+    differ in nothing else. An action is no part of a longer word, but in scripts without spaces between words.
 
     >>> read_action("First I take the cup. I *wait*.", ("take", "take the cup", "wait"))
     'wait'
@@ -17,11 +24,27 @@ def read_action(text: str, legal: Sequence[str]) -> str | None:
     >>> read_action("taken", ("take", "wait")) is None
     True
     """
-    named = _pattern(tuple(legal)).findall(text.lower())
-    return {action.lower(): action for action in legal}[named[-1]] if named else None
+    named = list(_pattern(tuple(legal)).finditer(text))
+    if not named:
+        return None
+    exact = named[-1].group()
+    return exact if exact in legal else _longest_first(legal)[named[-1].lastindex - 1]
 
 
 @functools.lru_cache(maxsize=1024)
 def _pattern(legal: tuple[str, ...]) -> re.Pattern:
-    longest_first = sorted(map(str.lower, legal), key=len, reverse=True)
-    return re.compile(rf"(?<!\w)({'|'.join(map(re.escape, longest_first))})(?!\w)")
+    """Each action as a group, whose ends are ends of words."""
+    groups = [
+        f"{_end(action[:1], '<!')}({re.escape(action)}){_end(action[-1:], '!')}"
+        for action in _longest_first(legal)
+    ]
+    return re.compile("|".join(groups), re.IGNORECASE)
+
+
+def _end(letter: str, side: str) -> str:
+    """That no letter of its word stands beside a letter, on the side of a regular expression's (?<!..) or (?!..)."""
+    return "" if re.match(f"[{_UNSPACED}]", letter) else rf"(?{side}[^\W{_UNSPACED}])"
+
+
+def _longest_first(legal: Sequence[str]) -> list[str]:
+    return sorted(legal, key=len, reverse=True)

@@ -12,11 +12,11 @@ from typing import Any
 from jaxmarl_llm.tasks.worlds.parallel import ParallelWorld
 from jaxmarl_llm.utils.errors import UserError
 
-ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle")  # in the order of the environment
+ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle", "wait")  # in the order of the environment
 NOT_SHOWN = ("unseen", "empty", "wall", "floor")
 RULES = (
     "You are in a room and see what is before you. left and right turn you, forward moves you by a cell, pickup takes "
-    "what is right before you, drop puts it down, toggle opens what is before you."
+    "what is right before you, drop puts it down, toggle opens what is before you, wait does nothing."
 )
 
 
@@ -62,7 +62,7 @@ def level(
         rules=RULES,
         best=1.0,
         seeds=seeds,
-        wait="toggle",  # does nothing where nothing can be opened
+        wait="wait",  # `done` of the environment
     )
 
 

@@ -23,7 +23,7 @@ def called(world: World, method: str, name: str, where: str, *arguments):
     try:
         given = getattr(world, method)(*arguments)
         given = tuple(given) if method in ("starts", "legal") and not isinstance(given, str) else given
-    except Exception as error:
+    except dotted.RAISED as error:
         raise dotted.UserCodeError(f"{name}: {method} raised at {where} ({dotted.reason(error)})") from error
     if method == "legal":
         fits, wanted = isinstance(given, tuple) and all(isinstance(each, str) for each in given), "texts"
@@ -48,7 +48,7 @@ def episodes_of(world: World, number: int, name: str = "the world") -> Iterator[
 
     UserCodeError, with the start and the step, if the world, which errors call ``name``, raises.
     """
-    chance, starts = random.Random(0), list(world.starts())
+    chance, starts = random.Random(0), called(world, "starts", name, "the beginning")
     for n in range(number):
         start = starts[n % len(starts)]
         episode = Episode(start, [], [called(world, "reset", name, start.task_id, start)])

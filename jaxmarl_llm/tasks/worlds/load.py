@@ -63,7 +63,7 @@ def _own(name: str, agents: tuple[str, ...]) -> World:
     make = dotted.resolve(name, FIELD)
     try:
         world = make(agents)
-    except Exception as error:
+    except dotted.RAISED as error:
         raise UserError(
             f"{FIELD} {name!r} raised when called with {agents!r} ({type(error).__name__}: {error})"
         ) from error

@@ -12,7 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxmarl_llm.tasks.custom_reward import finite_number
 from jaxmarl_llm.tasks.worlds import views
+from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.tabular import Joint, Table
 from jaxmarl_llm.tasks.worlds.types import State, World
 
@@ -48,7 +50,7 @@ class Planner:
         chance = random.Random(hashlib.sha256(what.encode()).digest())
         if chance.random() < self._share:
             return right[agents.index(agent)]
-        return chance.choice(list(self._world.legal(state, agent)))
+        return chance.choice(called(self._world, "legal", "the world", "a state", state, agent))
 
 
 def episodes(
@@ -59,6 +61,7 @@ def episodes(
     discount: float,
     number: int,
     seed: int = 0,
+    name: str = "the world",
 ) -> list[tuple[State, Joint, float]]:
     """States, joint actions and discounted returns of episodes of a planner; the starts in turn.
 
@@ -69,24 +72,29 @@ def episodes(
     Args:
       right: state -> the right joint action, taken by each agent with the chance ``share``; None: nobody knows it.
       number: of episodes.
+      name: of the world in errors.
+
+    UserError, or UserCodeError where the world raises, names the start and the step.
     """
-    chance, starts = random.Random(f"episodes {seed}"), list(world.starts())
+    chance = random.Random(f"episodes {seed}")
+    starts = called(world, "starts", name, "the beginning")
     far = max(math.ceil(math.log(LEFT_OUT) / math.log(discount)), 1)
     rows = []
     for n in range(number):
-        state, steps, done = world.reset(starts[n % len(starts)]), list[tuple[State, Joint, float]](), False
+        start, steps, done = starts[n % len(starts)], list[tuple[State, Joint, float]](), False
+        state = called(world, "reset", name, start.task_id, start)
         while not done and len(steps) < 2 * far:
-            best = right(state) if right else None
+            where, best = f"{start.task_id}, step {len(steps) + 1}", right(state) if right else None
             joint = tuple(
                 world.wait
                 if chance.random() < waits
                 else best[i]
                 if best and chance.random() < share
-                else chance.choice(list(world.legal(state, agent)))
+                else chance.choice(called(world, "legal", name, where, state, agent))
                 for i, agent in enumerate(world.agents)
             )
-            step = world.step(state, dict(zip(world.agents, joint, strict=True)))
-            steps.append((state, joint, float(step.reward)))
+            step = called(world, "step", name, where, state, dict(zip(world.agents, joint, strict=True)))
+            steps.append((state, joint, finite_number(step.reward, f"{name}: the reward at {where}")))
             state, done = step.state, step.done
         later, own = 0.0, []
         for place, joint, reward in reversed(steps):

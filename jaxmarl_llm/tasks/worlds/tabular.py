@@ -82,7 +82,7 @@ def explore(world: World, name: str = "the world") -> Table:
             raise UserError(f"{name}: a state is a {kind}, which cannot be told apart ({error})") from None
         return numbers[state]
 
-    for start in world.starts():
+    for start in called(world, "starts", name, "the beginning"):
         number_of(called(world, "reset", name, start.task_id, start))
     joints: list[Mapping[Joint, int]] = []
     first: list[int] = []

@@ -111,9 +111,13 @@ class WorldTask:
         """The state that a conversation has come to, which may not be over."""
         return self._state(self._play(item, history)[0])
 
+    def legal(self, state: State, agent: str) -> tuple[str, ...]:
+        """The actions that an agent may take in a state."""
+        return called(self.world, "legal", self._name, "a state", state, agent)
+
     def action(self, state: State, agent: str, text: str) -> str:
         """The legal action that a text is in a state; `world.wait` if it names none."""
-        named = read_action(text, called(self.world, "legal", self._name, "a state", state, agent))
+        named = read_action(text, self.legal(state, agent))
         return self.world.wait if named is None else named
 
     def judge(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.types import State, World
 
 _WHO = re.compile(r"^You are (\S+)\.$", re.MULTILINE)
@@ -24,7 +25,8 @@ def shared(shown: Mapping[str, str], agent: str) -> str:
 
 def of_state(world: World, state: State) -> str:
     """What all agents see of a state; what an agent that sees everything could tell it by."""
-    return joined({agent: world.show(state, agent) for agent in world.agents})
+    seen = {agent: called(world, "show", "the world", "a state", state, agent) for agent in world.agents}
+    return joined(seen)
 
 
 def read(text: str, first: str) -> tuple[str, str] | None:

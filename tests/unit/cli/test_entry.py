@@ -51,6 +51,15 @@ def test_a_script_ends_with_a_sentence_or_with_what_it_returns(capsys):
     assert capsys.readouterr().err == "error: --seeds=x: allowed are whole numbers\n"
 
 
+def test_what_a_command_calls_cannot_end_it_in_silence(capsys, monkeypatch):
+    monkeypatch.setattr(entry.app, "run", lambda main, flags_parser: codes.append(main([])))
+    codes = []
+    entry.run(lambda argv: sys.exit(0))
+    entry.run(lambda argv: 0)
+    assert codes == [1, 0]
+    assert "error: a function that the command called wanted to end it (SystemExit: 0)" in capsys.readouterr().err
+
+
 PRINTS = """
     import multiprocessing, sys
     from jaxmarl_llm.cli import entry

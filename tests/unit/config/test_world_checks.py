@@ -47,8 +47,30 @@ def test_the_config_file(arg):
 @pytest.mark.parametrize("arg, message", [
     ("kitchen,corridor", "config options corridor and kitchen exclude each other"),
     ("kitchen,smoke", "config option smoke goes with gated"),
-    ("agents=9", "config option agents=9: allowed is 2 to 5"),
+    ("agents=9", "config option agents=9: allowed with philosophers is 2 to 5"),
 ])  # fmt: skip
 def test_options_that_cannot_be(arg, message):
+    with pytest.raises(ValueError, match=message):
+        world.get_config(arg)
+
+
+@pytest.mark.parametrize("arg, agents", [
+    ("corridor", 1), ("corridor,agents=3", 3), ("corridor,gated,agents=2", 2), ("kitchen,agents=2", 2), ("kitchen", 2),
+    ("philosophers", 2), ("philosophers,agents=5", 5), ("ball", 2), ("ball,alone", 1), (None, 2),
+])  # fmt: skip
+def test_the_number_of_agents_of_a_world(arg, agents):
+    made = world.get_config(arg)
+    validate(made)
+    assert len(made.team.agents) == agents
+
+
+@pytest.mark.parametrize("arg, message", [
+    ("kitchen,agents=3", "agents=3: allowed with kitchen is 2$"),
+    ("ball,agents=5", "agents=5: allowed with ball is 2$"),
+    ("philosophers,agents=1", "agents=1: allowed with philosophers is 2 to 5$"),
+    ("corridor,agents=0", "agents=0: allowed with corridor is 1 to 5$"),
+    ("ball,alone,agents=2", "agents=2: allowed with ball,alone is 1$"),
+])  # fmt: skip
+def test_a_number_of_agents_that_a_world_does_not_take(arg, message):
     with pytest.raises(ValueError, match=message):
         world.get_config(arg)

@@ -1,8 +1,19 @@
-"""Scores of single steps, by hand."""
+"""Scores of single steps, by hand, and where the steps come from."""
+
+from types import SimpleNamespace
 
 import pytest
+import tiny
+from changed_configs import changed
+from tiny_rollouts import built
 
 from jaxmarl_llm.evaluation import steps
+from jaxmarl_llm.factory import imitation
+from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.tasks.reasoning import tables
+from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
+from jaxmarl_llm.tasks.tools.solutions import Solution, Step
+from jaxmarl_llm.utils.errors import UserError
 
 TOOLS = ("add", "scale")
 
@@ -39,3 +50,61 @@ def test_table():
     assert steps.table(parts, TOOLS) == {
         "p": {"route": 50.0, "steps": 2.0}, "c": {"route": 100.0, "text": 100.0, "steps": 1.0}
     }  # fmt: skip
+
+
+ITEMS = tables.load("train")[:2]
+config = changed({
+    "task.kind": "reasoning", "team.agents": ("solver",), "train.joint_mode": "aligned",
+    "tools.functions": tuple(f"jaxmarl_llm.tasks.reasoning.tables:{name}" for name in ("look_up", "add")),
+})  # fmt: skip
+
+
+def some(item):
+    """A solution of the first question only."""
+    return tables.solution(item) if item is ITEMS[0] else None
+
+
+def fails(item):
+    return {}["x"]
+
+
+ODD = {
+    "words": (lambda item: "It is 1.", "got 'It is 1.', expected a Solution"),
+    "parts": (lambda item: {"steps": ()}, "got .*, expected a Solution"),
+    "rows": (lambda item: Solution(({"thought": "t"},)), r"step 0 is .*, expected a Step"),
+    "one": (lambda item: Solution(3), "steps is 3, expected a tuple"),
+    "sets": (lambda item: Solution((Step("t", "add", {"first": {1}}),), "1"), "step 0: arguments is .*, expected JSON"),
+    "lists": (lambda item: Solution((Step("t", "add", [1]),), "1"), "step 0: arguments is .*, expected JSON"),
+    "thoughts": (lambda item: Solution((Step(None),), "1"), "step 0 is .*, expected texts as thought and tool"),
+    "number": (lambda item: Solution((Step("t"),), 12), "answer is 12, expected a text"),
+    "fails_too": (fails, "KeyError: 'x'"),
+}  # fmt: skip
+globals().update({name: function for name, (function, _) in ODD.items()})
+
+
+def test_steps_of_solutions():
+    task = ReasoningTask(ITEMS, ("solver",))
+    rows, names = imitation.solutions(config(), task, f"{__name__}.some")
+    assert list(rows) == [ITEMS[0].task_id] and names == ("look_up", "add")
+    assert len(rows[ITEMS[0].task_id]) == len(tables.solution(ITEMS[0]).steps)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_solutions_that_are_none(name):
+    task = ReasoningTask(ITEMS, ("solver",))
+    with pytest.raises(UserError, match=f"problem '{ITEMS[0].task_id}': {ODD[name][1]}"):
+        imitation.solutions(config(), task, f"{__name__}.{name}")
+
+
+def test_long_prompts_of_steps_are_cut_where_the_config_says_so():
+    team, task = built(), tiny.Task(lambda *given: 0.0)
+    task.items = [SimpleNamespace(task_id=name) for name in "ab"]
+    agent = team.agents[0]
+    prompts = [({"role": "user", "content": "w3 " * n},) for n in (2, 60)]
+    rows = {name: [(agent, prompt, "w4")] for name, prompt in zip("ab", prompts, strict=True)}
+    options = dict(params=SamplingParams(max_new_tokens=2), max_prompt_tokens=24)
+    trainables = [member.trainable for member in team.members]
+    with pytest.raises(UserError, match="long_prompts='truncate'"):
+        steps.draw(team, trainables, task, rows, **options)
+    drawn = steps.draw(team, trainables, task, rows, long_prompts="truncate", **options)
+    assert [part for part, _ in drawn] == [rows["a"][0], rows["b"][0]]

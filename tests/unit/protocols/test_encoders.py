@@ -1,13 +1,23 @@
 """Encoders of texts: the policy, words, functions of the user's."""
 
+import sys
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scripted_team
 import tiny
 
 from jaxmarl_llm.protocols import encoders
 from jaxmarl_llm.protocols.encoders import PolicyEncoder
+from jaxmarl_llm.protocols.routed import Place
+from jaxmarl_llm.systems.critics.action_values import ActionValues
+from jaxmarl_llm.systems.router import Router
+from jaxmarl_llm.tasks.worlds.corridor import Corridor
+from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 
 
 @pytest.mark.slow
@@ -41,6 +51,43 @@ def by_length(texts):
 
 def too_few(texts):
     return np.zeros((1, 2))
+
+
+def leaves(texts):
+    sys.exit(0)
+
+
+ODD = {
+    "one_dimension": lambda texts: np.arange(len(texts), dtype=float), "none": lambda texts: None,
+    "not_finite": lambda texts: np.full((len(texts), 3), np.nan), "words": lambda texts: [["a", "b"]] * len(texts),
+    "ragged": lambda texts: [[1.0] * (1 + n) for n in range(len(texts))], "too_few": too_few,
+    "several_lengths": lambda texts: np.ones((len(texts), len(texts))),
+}  # fmt: skip
+globals().update(ODD)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_vectors_that_are_none_are_one_sentence(name):
+    """Of a router and of learned values too: their encoders are made by the same function."""
+    name = f"{__name__}.{name}"
+    encode = encoders.encoder(name, None, "router.encoder")
+    expected = r"expected finite numbers of shape \(3, (dimensions|2)\)"
+    with pytest.raises(UserError, match=f"router.encoder '{name}' gave .* for 3 texts; {expected}"):
+        encode(["a", "b"]) if "several" in name else None
+        encode(["x", "y", "z"])
+    with pytest.raises(UserError, match="router.encoder .* texts; expected finite numbers"):
+        encode = encoders.encoder(name, None, "router.encoder")
+        router = Router(("a", "b"), 2, encode, jax.random.key(0), 4, optax.sgd(1))
+        router([Place("x"), Place("y"), Place("z")])
+    with pytest.raises(UserError, match="gate.encoder .* texts; expected finite numbers"):
+        encode = encoders.encoder(name, None, "gate.encoder")
+        values = ActionValues(Corridor(), encode, [((0,), ("wait",), 1.0)], jax.random.key(0), updates=1)
+        values((1,), ("wait",))
+
+
+def test_an_encoder_that_raises_is_named():
+    with pytest.raises(UserCodeError, match=r"gate.encoder '.*leaves' raised on 1 texts \(SystemExit: 0\)"):
+        encoders.encoder(f"{__name__}.leaves", None, "gate.encoder")(["x"])
 
 
 def test_encoders_by_name():

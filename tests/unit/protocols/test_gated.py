@@ -1,5 +1,6 @@
 """Plans that have to pass a gate: conversations by hand, what is asked again, what counts, what is learned."""
 
+import dataclasses
 import itertools
 import random
 
@@ -15,9 +16,12 @@ from jaxmarl_llm.protocols.gate import Gate
 from jaxmarl_llm.protocols.gated import Gated
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
+from jaxmarl_llm.tasks.worlds import planner
 from jaxmarl_llm.tasks.worlds.corridor import ACTIONS, Corridor
+from jaxmarl_llm.tasks.worlds.load import WORLDS
 from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.testing import check_protocol
+from jaxmarl_llm.utils.dotted import UserCodeError
 
 AGENTS = ("a", "b")
 TASK = WorldTask(Counting(goal=3))
@@ -197,3 +201,56 @@ def test_values_of_another_state_refuse_any_action_alike():
         shares[action] = np.mean([gate.passes((2,), ("walker",), value) for value in values])
     assert all(share == pytest.approx(1 / 3, abs=0.08) for share in shares.values())
     assert gate.advantage((2,), (), ("wait",), 7) == gate.advantage((2,), (), ("wait",), 7)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    number: int = dataclasses.field(repr=False)
+
+
+@pytest.mark.parametrize("state", [Cell, lambda number: np.arange(number, number + 2000)], ids=["dataclass", "array"])
+def test_states_that_look_alike_have_advantages_of_their_own(state):
+    """An array of 2000 is shown in part, a field of a dataclass not at all. a's add in state n has n / 10."""
+    assert repr(state(1)) == repr(state(1)) and repr(Cell(1)) == repr(Cell(2))
+    number = lambda own: own.number if isinstance(own, Cell) else int(own[1000]) - 1000  # noqa: E731
+    gate = Gate(TASK, lambda own, joint: number(own) / 10 * (joint[0] == "add"), 0.5)
+    first = [gate.advantage(state(n), (), ("add",)) for n in (1, 2, 3)]
+    assert first == pytest.approx([0.1, 0.2, 0.3])
+    assert [gate.advantage(state(n), (), ("add",)) for n in (1, 2, 3)] == first
+
+
+@pytest.mark.parametrize("method, sentence", [
+    ("legal", "'mine': legal raised at a state"), ("step", r"'mine': step raised at \w+"),
+    ("show", "'mine': show raised at"),
+])  # fmt: skip
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_world_that_raises_is_named(method, sentence, learned, monkeypatch):
+    class Broken(Counting):
+        pass
+
+    setattr(Broken, method, lambda self, *arguments: {}["oops"])
+    monkeypatch.setitem(WORLDS, "broken", Broken)
+    task = WorldTask(Broken(), name="task.source 'mine'")
+    asked = {
+        "legal": lambda: task.legal(0, "a"), "show": lambda: task.prompts(task.items[0]),
+        "step": lambda: task.judge(task.items[:1], {"a": ["add"], "b": ["add"]}, [()]),
+    }[method]  # fmt: skip
+    with pytest.raises(UserCodeError, match=sentence):
+        asked()
+    own = {"gate.q": "learned", "gate.planner": 0.0, "gate.episodes": 2, "gate.updates": 1} if learned else {}
+    made = config({"task.source": "broken", "team.agents": ("a", "b"), **own})
+    if method != "show" or learned:  # a table does not show its states
+        with pytest.raises(UserCodeError, match=f"task.source='broken': {method} raised at .*KeyError: 'oops'"):
+            gates.build(made, task, None)
+
+
+def test_legal_actions_may_be_a_generator():
+    class Yields(Counting):
+        def legal(self, state, agent):
+            yield from ("add", "wait")
+
+    task = WorldTask(Yields())
+    made = Gate(task, lambda state, joint: Q[joint], 0.5)
+    assert made.passes(0, ("a", "b"), 0.1) and not made.passes(0, ("a",), 0.0)
+    rows = planner.episodes(Yields(), None, 0.0, 0.25, 0.9, 3)
+    assert rows == planner.episodes(Counting(), None, 0.0, 0.25, 0.9, 3)

@@ -9,7 +9,8 @@ from scripted_rounds import play
 
 from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.factory.tasks import build_task
-from jaxmarl_llm.forest.charges import charged
+from jaxmarl_llm.forest import REMARK
+from jaxmarl_llm.forest.charges import charged, with_ends
 from jaxmarl_llm.protocols.prompted import Prompted, named
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
@@ -84,9 +85,31 @@ def test_how_a_route_ends(word, agents, answers):
     if not answers:
         (joint,) = played.forest.joints
         assert joint.total == 0.0 and joint.judgement.parts["cost"] == 0.0
+        assert joint.judgement.parts["no_route"] == 1.0  # before the first answer there is nothing to stop at
     else:
         assert len(played.forest.joints) == answers
     check_protocol(prompted(), TASK, texts=plan)
+
+
+@pytest.mark.parametrize("last, no_route", [
+    ("stop", 0.0), ("It is right.\nstop.", 0.0), ("expensive", 1.0), ("I stop here", 1.0), ("", 1.0)
+])  # fmt: skip
+def test_a_word_that_names_nobody_is_counted(last, no_route):
+    """Also after an answer, where it ends the route as stop does and nothing else tells them apart."""
+    played = play(prompted(), TASK, ITEMS[:1], texts(head=["cheap", "dear", last], cheap=["3"], dear=["1"]))
+    ended = with_ends(played.forest, TASK)
+    assert [joint.judgement.parts["no_route"] for joint in ended.joints] == [0.0, no_route]
+    assert [joint.total for joint in ended.joints] == [joint.total for joint in played.forest.joints]
+    scores = ended.joints[-1].judgement.parts | {"total": ended.joints[-1].total}
+    assert TASK.normalise(scores)["no_route"] == 100 * no_route
+    # A transcript has every decision as a remark, the last one among what the answer has heard.
+    recorded = [dataclasses.replace(turn, kind=REMARK if turn.agent == "head" else turn.kind) for turn in ended.turns]
+    *first, end = ended.joints
+    joints = (*first, dataclasses.replace(end, heard=(*end.heard, ended.turns[-1].id)))
+    again = with_ends(dataclasses.replace(ended, turns=tuple(recorded), joints=joints), TASK)
+    assert [joint.judgement for joint in again.joints] == [joint.judgement for joint in ended.joints]
+    empty = play(prompted(turns=1), TASK, ITEMS[:1], texts(head=["cheap"], cheap=[""])).forest
+    assert [joint.judgement.parts["no_route"] for joint in with_ends(empty, TASK).joints] == [0.0]
 
 
 @pytest.mark.parametrize("apart", [True, False])

@@ -8,6 +8,7 @@ import fractions
 import json
 import math
 import os
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -72,6 +73,20 @@ def test_a_reward_that_raises_names_the_item():
     assert isinstance(caught.value.__cause__, KeyError)
     (frame,) = caught.value.user_frames()
     assert __file__ in frame and "in reward" in frame and 'raise KeyError("oops")' in frame
+
+
+def leaves(completions, **columns):
+    sys.exit(3)
+
+
+async def leaves_later(completions, **columns):
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("reward", [leaves, leaves_later])
+def test_a_reward_that_exits_is_named(reward):
+    with pytest.raises(RewardError, match=r"^the reward raised on task_id t/0 \(SystemExit: 3\)"):
+        task(reward).judge(ITEMS, ANSWERS)
 
 
 def test_frames_of_libraries_are_left_out():

@@ -52,6 +52,13 @@ def test_the_checker(text, wanted):
     assert right(NONE, text) is ("<tool_call>" not in text)
 
 
+def test_what_the_description_requires_is_not_left_out():
+    """As in BFCL's `simple_function_checker`, which looks at the description before the allowed values."""
+    function = FUNCTION | {"parameters": FUNCTION["parameters"] | {"required": ["base", "place", "unit"]}}
+    (strict,) = questions(json.dumps(ASKED | {"function": [function]}), json.dumps(ANSWER))
+    assert not right(strict, call(**GOOD)) and right(strict, call(**GOOD, unit="square meters"))
+
+
 def test_what_an_agent_reads():
     task = object.__new__(function_calls.FunctionCalls)
     (message,) = task.prompts(ITEM)["caller"]
@@ -107,6 +114,7 @@ def test_right_and_wrong_answers_of_the_package(name, number):
     if name == "irrelevance":
         assert all(right(item, "I cannot.") and not right(item, call(item.functions[0]["name"])) for item in items)
         return
-    good = [call(item.name, **{k: first(v) for k, v in item.arguments.items() if LEFT_OUT not in v}) for item in items]
+    given = lambda item, name: LEFT_OUT not in item.arguments[name] or name in item.required()  # noqa: E731
+    good = [call(i.name, **{k: first(v) for k, v in i.arguments.items() if given(i, k)}) for i in items]
     assert all(map(right, items, good))
     assert not any(right(item, call("none")) or right(item, "") for item in items)

@@ -12,6 +12,7 @@ from jaxmarl_llm.factory import tasks, tools
 from jaxmarl_llm.tasks.coding import run_tests
 from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.task import CodingTask
+from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.tools import Call, Toolbox, sandboxed
 
 SOURCE = '''
@@ -155,3 +156,12 @@ def test_a_task_without_tools_is_refused():
             pass
     with tools.opened(config, None, CodingTask([ITEM], None)) as box:
         assert box.names == ("run_tests",)
+
+
+def test_a_planner_calls_the_tools_of_the_task(executor):
+    """Of coding with one role, as three agents play it."""
+    task = PlannedTask(CodingTask([ONE_MORE], executor, ("main",)), ("planner", "caller", "summarizer"))
+    config = base_config()
+    config.tools.of_task = True
+    with tools.opened(config, executor, task) as box:
+        assert box.result(ONE_MORE, call("run_tests", program=RIGHT)) == "passed 1 of 1"

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import sys
 
 import pytest
 from toolboxes import BOX, add, call
@@ -37,6 +38,12 @@ from jaxmarl_llm.tasks.tools.toolbox import LONGEST, of_function, of_names
 ])  # fmt: skip
 def test_what_a_call_gives_back(text, result):
     assert BOX.result("p", text) == result
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_tool_that_exits_ends_nothing(at_once):
+    tool = Tool("leave", "Leaves.", {}, sys.exit, at_once=at_once)
+    assert Toolbox([tool]).results([Call("p", call("leave"))] * 2) == ["error: SystemExit"] * 2
 
 
 def test_long_results_are_cut():

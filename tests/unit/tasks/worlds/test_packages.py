@@ -120,6 +120,31 @@ def test_where_the_ball_is():
     assert reached == 12
 
 
+def test_a_text_without_an_action_does_nothing_before_a_door():
+    """Of the environment itself: toggle before the door opens it, and the text "?" leaves what is seen as it is."""
+    pytest.importorskip("minigrid")
+    import re
+
+    from jaxmarl_llm.tasks.worlds import babyai
+
+    task = WorldTask(babyai.open_door(("w",), seeds=range(6)))
+    opened = 0
+    for item in task.items:
+        chance, played, done = random.Random(1), [], False
+        while len(played) < 30 and not done:
+            state = task.state_after(item, played)
+            if re.search("door 1 ahead[,.]", task.world.show(state, "w")):
+                *_, judgement = episode(task, item, *played, {"w": "?"})
+                after = task.state_after(item, [*played, {"w": "?"}])
+                assert judgement.total == 0 and not judgement.done and judgement.parts["legal"] == 0.0
+                assert task.world.show(after, "w") == task.world.show(state, "w")
+                opened += episode(task, item, *played, {"w": "toggle"})[-1].total > 0
+                break
+            played.append({"w": chance.choice(["forward", "forward", "left", "right"])})
+            done = episode(task, item, *played)[-1].done
+    assert opened > 0
+
+
 def test_what_babyai_refuses():
     pytest.importorskip("minigrid")
     from jaxmarl_llm.tasks.worlds import babyai

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import re
+import sys
 from collections import Counter
 
 import pytest
@@ -62,6 +63,19 @@ def test_which_action_a_text_names():
     assert actions.read_action("**Take the cup**", legal) == "take the cup"
     for text in ("", "taken", "waiting", "drop"):
         assert actions.read_action(text, legal) is None
+
+
+@pytest.mark.parametrize("text, legal, named", [
+    ("我向左走。", ("左", "右", "等"), "左"), ("「右」", ("左", "右", "等"), "右"), ("左に行く", ("左", "右"), "左"),
+    ("右ではなく左へ", ("左", "右"), "左"), ("向左走", ("左", "向左走"), "向左走"), ("ไปซ้ายครับ", ("ซ้าย", "ขวา"), "ซ้าย"),
+    ("我go走", ("go", "stay"), "go"), ("我going走", ("go", "stay"), None), ("hinüber", ("hin", "über"), None),
+    ("N", ("N", "n", "wait"), "N"), ("n", ("N", "n", "wait"), "n"), ("go n, then N.", ("n", "N"), "N"),
+    ("Go N", ("go n", "n"), "go n"), ("IZQUIERDA", ("Izquierda", "derecha"), "Izquierda"),
+    ("ÉTEINS", ("éteins", "wait"), "éteins"), ("go!!", ("go!", "go"), "go!"), ("+1", ("+1", "-1"), "+1"),
+    ("ileri", ("İleri", "dur"), "İleri"),
+])  # fmt: skip
+def test_actions_of_other_scripts_and_cases(text, legal, named):
+    assert actions.read_action(text, legal) == named
 
 
 # The corridor.
@@ -243,6 +257,18 @@ def test_a_world_that_raises_is_named_with_start_and_turn():
         task.seen()
     with pytest.raises(UserCodeError, match=r"the world: step raised at \w+, step \d+ \(ZeroDivisionError"):
         vocabulary(task.world)
+
+
+def test_a_world_that_exits_is_named():
+    class Leaves(Counting):
+        def step(self, state, joint):
+            sys.exit(0)
+
+    task = WorldTask(Leaves(), name="task.source 'mine'")
+    with pytest.raises(UserCodeError, match=r"'mine': step raised at zero, turn 1 \(SystemExit: 0\)"):
+        episode(task, task.items[0], {"a": "add", "b": "add"})
+    with pytest.raises(UserError, match=r"'sys:exit' raised when called with \('a', 'b'\) \(SystemExit"):
+        load_task("sys:exit", "all", ("a", "b"))
 
 
 @pytest.mark.parametrize("method, given, message", [
