@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxmarl_llm.analysis.planning import job as jobs
 from jaxmarl_llm.analysis.planning import work
 from jaxmarl_llm.analysis.planning.chips import Chip
-from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.analysis.planning.job import Job
 from jaxmarl_llm.analysis.planning.work import Work
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.utils import dtypes
 

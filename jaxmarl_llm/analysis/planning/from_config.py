@@ -15,14 +15,15 @@ from jaxmarl_llm.analysis.planning import (
     fitted_models,
     memory,
     models,
-    sampler_calls,
     search,
     topology,
 )
-from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.analysis.planning.job import Job
 from jaxmarl_llm.config import agent_settings, remote, validate, workload
+from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.evaluation import sizes
-from jaxmarl_llm.factory import mesh_checks, references, training
+from jaxmarl_llm.factory import mesh_checks, references, sampler_calls, training
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Stack, attending, on_platform
@@ -36,8 +37,14 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
     ``limit``: bytes that programs may take of a device; None: what is known of it.
 
     Raises:
-      ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
+      ValueError: for unknown models or none, too short contexts, a mesh that the devices do not make, and a
+        protocol of the user's own.
     """
+    if is_dotted(config.train.protocol):
+        raise UserError(
+            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
+            "before it speaks; plan with the built-in one that is most like it"
+        )
     stacks = remote.stacks(config)
     if not stacks:
         names = remote.names(config)
@@ -50,12 +57,11 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
 
 def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> list[Job]:
     """The jobs with the calls of an evaluation's batch, which is sized as a run would (`evaluation.sizes`)."""
-    samples, turns, seeds = config.eval.samples + 1, config.train.turns, len(config.seeds) or 1
+    samples, seeds = config.eval.samples + 1, len(config.seeds) or 1
     held = sum(map(memory.state_bytes, stack_jobs))
 
     def calls(job: Job, items: int) -> tuple[Call, ...]:
-        nodes = [items] + [items * samples] * (turns - 1)
-        return sampler_calls.of_turns(config, job.stack.agents, nodes, samples, 1)
+        return sampler_calls.of_evaluation(config, job.stack.agents, items, samples)
 
     def items(job: Job) -> int:
         of_item, of_training = (

@@ -10,8 +10,9 @@ import jax
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import critics
 from jaxmarl_llm.analysis.planning import job as jobs
-from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
+from jaxmarl_llm.analysis.planning.job import Critics, Job
 from jaxmarl_llm.evaluation import sizes
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.update import LossConfig
 
 

@@ -1,15 +1,22 @@
-"""The calls of the sampler that a config makes, and the batches of its updates, for the jobs of a plan."""
+"""The calls of the sampler that a config makes, in training and in an evaluation, and the batches of its updates."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from jaxmarl_llm.analysis.planning.job import Call
 from jaxmarl_llm.config import agent_settings, experience, gate, programs, workload
-from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.relay import turns_of
-from jaxmarl_llm.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of the sampler: some agents answer ``prompts`` prompts each, ``samples`` times."""
+
+    agents: tuple[str, ...]
+    prompts: int
+    samples: int
 
 
 class _Plan(NamedTuple):
@@ -32,26 +39,31 @@ def of_turns(
 ) -> tuple[Call, ...]:
     """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
 
-    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
+    Of a protocol of the user's own as if all agents answered in every turn.
 
-    ValueError for a protocol of the user's own.
+    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
     """
-    name = config.train.protocol
-    if is_dotted(name):
-        raise UserError(
-            f"train.protocol={name!r}: what a protocol of your own asks for is not known "
-            "before it speaks; plan with the built-in one that is most like it"
-        )
     samples = [group] + [later or group] * (len(nodes) - 1)
-    plan = _Plan(config, agents, nodes, samples, candidates)
+    return _calls(config.train.protocol, _Plan(config, agents, nodes, samples, candidates))
+
+
+def of_evaluation(config, agents, items: int, answers: int) -> tuple[Call, ...]:
+    """Calls of the sampler in a batch of an evaluation: ``answers`` chains of each of ``items`` problems."""
+    rest = config.train.turns - 1
+    plan = _Plan(config, agents, [items] + [items * answers] * rest, [answers] + [1] * rest, 1)
+    return _calls(config.train.protocol, plan)
+
+
+def _calls(name: str, plan: _Plan) -> tuple[Call, ...]:
+    """The calls of a protocol; those of no agent of the stack are left out."""
     if name in _OF_PROTOCOL:
         calls = _OF_PROTOCOL[name](plan)
     elif name in programs.METHODS:
         calls = _programs(plan)
-    elif (steps := _steps(config)) is not None:
+    elif (steps := _steps(plan.config)) is not None:
         calls = _in_steps(plan, steps)
     else:
-        calls = [Call(agents, n, g) for n, g in zip(nodes, samples, strict=True)]
+        calls = [Call(tuple(plan.agents), n, g) for n, g in zip(plan.nodes, plan.samples, strict=True)]
     return tuple(call for call in calls if call.agents)
 
 
