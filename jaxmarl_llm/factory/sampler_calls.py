@@ -48,10 +48,13 @@ def of_turns(
 
 
 def of_evaluation(config, agents, items: int, answers: int) -> tuple[Call, ...]:
-    """Calls of the sampler in a batch of an evaluation: ``answers`` chains of each of ``items`` problems."""
-    rest = config.train.turns - 1
+    """Calls of the sampler in a batch of an evaluation: ``answers`` chains of each of ``items`` problems.
+
+    Those of a tree are a pipeline's, see `protocols.build`.
+    """
+    rest, name = config.train.turns - 1, config.train.protocol
     plan = _Plan(config, agents, [items] + [items * answers] * rest, [answers] + [1] * rest, 1)
-    return _calls(config.train.protocol, plan)
+    return _calls("pipeline" if name == "tree" else name, plan)
 
 
 def _calls(name: str, plan: _Plan) -> tuple[Call, ...]:
@@ -60,7 +63,7 @@ def _calls(name: str, plan: _Plan) -> tuple[Call, ...]:
         calls = _OF_PROTOCOL[name](plan)
     elif name in programs.METHODS:
         calls = _programs(plan)
-    elif (steps := _steps(plan.config)) is not None:
+    elif (steps := _steps(plan.config, name)) is not None:
         calls = _in_steps(plan, steps)
     else:
         calls = [Call(tuple(plan.agents), n, g) for n, g in zip(plan.nodes, plan.samples, strict=True)]
@@ -152,11 +155,11 @@ def of_training(config, agents, group: int) -> tuple[Call, ...]:
     return calls
 
 
-def _steps(config) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
-    """Who answers at the same time, of protocols with an order; of a gate as if it refused nothing."""
+def _steps(config, name: str) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
+    """Who answers at the same time, of a protocol with an order; of a gate as if it refused nothing."""
     if gate.of(config):
         return one_by_one if config.gate.mode == "sequential" else None
-    return STEPS.get(config.train.protocol)
+    return STEPS.get(name)
 
 
 def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
@@ -174,7 +177,7 @@ def of_update(config, agents) -> tuple[Call, ...]:
         if not learners:
             continue
         # The agents of a pipeline answer one after the other in the same turn.
-        number = turn * c.turns // len(calls) if _steps(config) is not None else turn
+        number = turn * c.turns // len(calls) if _steps(config, c.protocol) is not None else turn
         key = (number, call.prompts, call.samples)
         learners_by_size[key] = learners_by_size.get(key, ()) + learners
     parts = config.train.minibatches
