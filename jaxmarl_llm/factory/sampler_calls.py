@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from jaxmarl_llm.config import agent_settings, experience, gate, programs, workload
+from jaxmarl_llm.config import agent_settings, experience, gate, imitation, programs, systems, workload
 from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.relay import turns_of
@@ -146,7 +146,12 @@ _OF_PROTOCOL: dict[str, Callable[[_Plan], list[Call]]] = {
 
 
 def of_training(config, agents, group: int) -> tuple[Call, ...]:
-    """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`."""
+    """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`.
+
+    () where the system learns from demonstrations alone.
+    """
+    if imitation.draws_nothing(config):
+        return ()
     later, candidates = config.train.later_samples, workload.candidates(config)
     calls = of_turns(config, agents, workload.nodes(config), group, later, candidates)
     number = experience.most_shortcuts(config) * config.train.prompts * group
@@ -168,7 +173,15 @@ def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_update(config, agents) -> tuple[Call, ...]:
-    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
+    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one.
+
+    Of demonstrations each counts with a prompt of its own; of pairs both answers have one.
+    """
+    learners = tuple(agent for agent in agents if agent_settings.trainable(config, agent))
+    if imitation.draws_nothing(config):
+        return (Call(learners, workload.learned(config), 1),) if learners else ()
+    if config.train.system in systems.DIRECT:
+        return (Call(learners, config.preference.batch, 2),) if learners else ()
     learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
     c = config.train
     calls = of_training(config, agents, c.group)

@@ -65,7 +65,8 @@ def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> lis
 
     def items(job: Job) -> int:
         of_item, of_training = (
-            max(memory.sampler_cache(job, call) for call in of) for of in (calls(job, 1), job.calls)
+            max((memory.sampler_cache(job, call) for call in of), default=0.0)
+            for of in (calls(job, 1), job.calls)
         )
         return sizes.items_that_fit(of_item, of_training, held, limit and limit / seeds, samples)
 
