@@ -385,7 +385,7 @@ def of_logprobs(*values):
     (answered(model="y"), "is of 'y', not of the adapters 'x'"), (answered(model=None), "is of None"),
     ({"model": "x", "choices": []}, "0 completions, not the 1"), (answered(good(), good()), "2 completions, not the 1"),
     (answered(3), "no object"), (answered(good(index=1)), "of index .1., not each once"),
-    (answered(good(index=None)), "of index .None."),
+    *((answered(good(index=odd)), "of index .*, not each once") for odd in (None, [0], {}, "0", 0.0, False)),
     (answered(good(token_ids=None)), "no token ids"), (answered(good(token_ids=[])), "no token ids"),
     (answered(good(token_ids=[7, 10, 3])), "token id 10, which is none of the vocabulary's 10"),
     (answered(good(token_ids=[7, -1, 3])), "token id -1"), (answered(good(token_ids=[7, "8", 3])), "token id '8'"),
@@ -397,15 +397,16 @@ def of_logprobs(*values):
     (answered(of_logprobs(-1.0, -0.5)), "2 log-probabilities for 3 tokens"),
     (answered(of_logprobs(-1.0, -0.5, 0.0, 0.0)), "4 log-probabilities for 3 tokens"),
     *((answered(of_logprobs(-1.0, bad, 0.0)), "the log-probability .*; allowed are numbers up to 0")
-      for bad in (None, float("nan"), float("inf"), float("-inf"), 0.5, 1e-4, "-1", True, -9999.0)),
+      for bad in (None, float("nan"), float("inf"), float("-inf"), 0.5, 1e-4, "-1", True, -9999.0, -(10**400))),
     (answered(good(finish_reason=None)), "finish_reason None; allowed are stop and length"),
     (answered(good(finish_reason="abort")), "finish_reason 'abort'"),
     (answered(good(token_ids=[7, 8, 8])), r"ends \(stop\) after 3 of 4 tokens with none of the ids"),
     (answered(good(token_ids=[7, 8, 8], finish_reason="length")), r"ends \(length\) after 3 of 4 .*context"),
 ])  # fmt: skip
 def test_answers_that_are_not_what_was_wanted(answer, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         answers.read(answer, ONE)
+    assert len(str(error.value)) < 400
 
 
 def test_good_answers_are_read():
@@ -638,6 +639,14 @@ def test_of_each_agent_every_server_that_drew_is_compared(tmp_path, monkeypatch,
 
 
 # Calls
+
+
+def test_waits_double_up_to_the_longest_whatever_their_number():
+    waits = list(Server("http://x", timeout=1.0, retries=2000).waits())
+    assert len(waits) == 2000
+    for n, wait in enumerate(waits):
+        longest = min(0.5 * 2**n, 30)
+        assert 0.75 * longest <= wait <= longest
 
 
 def test_an_answer_that_drips_in_ends_at_its_deadline():
