@@ -18,7 +18,7 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
     devices, name = from_config.devices(topology)
     hardware.prepare(config, devices)
     settings = from_config.settings(config)
-    limit = memory_gib * chips.GIB if memory_gib else chips.memory_limit(devices[0])
+    limit = memory_gib * chips.GIB if memory_gib is not None else chips.memory_limit(devices[0])
     measure, promising = from_config.measuring(config, devices, limit, tries)
     if from_config.chooses_mesh(config, len(devices)):
         settings = from_config.choose_mesh(config, devices, promising)
