@@ -102,7 +102,7 @@ def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
 
 
 def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, devices) -> Job:
-    policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
+    policy = Policy(models.of_config(config, name), jnp.dtype(config.policy.dtype), config.policy.remat)
     needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
     if needed > policy.config.max_positions:
         raise UserError(
@@ -213,7 +213,7 @@ def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
 
 def limits(config) -> search.Limits:
     """Bounds of the search for settings."""
-    policies = [models.policy_config(name) for name in remote.stacks(config)]
+    policies = [models.of_config(config, name) for name in remote.stacks(config)]
     divided = math.gcd(*(number for policy in policies for number in (policy.n_heads, policy.d_ff)))
     return search.Limits(agents=len(config.team.agents), divided=divided)
 
