@@ -5,11 +5,14 @@ the update ahead of time for that slice, without --topology for the devices that
 neither weights nor data are read. See docs/plan.md.
 """
 
+import math
+
 from absl import flags
 
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.programs import check_training
+from jaxmarl_llm.utils.errors import UserError
 
 
 def define_flags() -> None:
@@ -17,20 +20,24 @@ def define_flags() -> None:
     entry.define_config()
     flags.DEFINE_string("topology", "", "TPU slice such as v5e:4x4; empty: the devices that are here.")
     flags.DEFINE_float("memory_gib", None, "Memory of a device; without it what is known of the device.")
-    flags.DEFINE_integer("tries", 12, "Most settings to compile in search of some that fit; 0: no search.")
+    flags.DEFINE_integer(
+        "tries", 12, "Most settings to compile in search of some that fit; 0: no search.", lower_bound=0
+    )
 
 
 def main(argv) -> int:
     """Print the plan; 0 if everything fits, 2 if not."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
-    config = args.config
+    config, memory = args.config, args.memory_gib
+    if memory is not None and not (memory > 0 and math.isfinite(memory)):
+        raise UserError(f"--memory_gib={memory}: allowed are numbers above 0")
     validate(config)
     check_training(config)
     print(f"compiling for {args.topology or 'the devices that are here'} ...", flush=True)
     from jaxmarl_llm.analysis.planning import printing  # imports JAX, for which --help is not to wait
 
-    return printing.print_plan(config, args.topology, args.memory_gib, args.tries)
+    return printing.print_plan(config, args.topology, memory, args.tries)
 
 
 if __name__ == "__main__":

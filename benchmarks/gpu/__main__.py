@@ -26,6 +26,7 @@ import jax
 from benchmarks.gpu import cells, rows
 from benchmarks.gpu.cells import PARTS
 from jaxmarl_llm.analysis.planning import models
+from jaxmarl_llm.utils import files
 from jaxmarl_llm.weights import model_files
 
 
@@ -112,6 +113,12 @@ def main(arguments=None) -> None:
         chosen = cells.chosen(",".join(PARTS) if args.all else args.parts, args.small)
     except ValueError as error:
         parser.error(f"--parts: {error}")
+    if args.rounds < 1:
+        parser.error(f"--rounds={args.rounds}: allowed is 1 or more")
+    try:
+        _check_place(args.out)
+    except ValueError as error:
+        parser.error(f"--out: {error}")
     jax.config.update(
         "jax_platforms", "cpu"
     )  # here nothing is computed: the card is for the cells' processes
@@ -124,6 +131,17 @@ def main(arguments=None) -> None:
     text = rows.tables(rows.read(args.out))
     args.out.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
     print(text)
+
+
+def _check_place(out: pathlib.Path) -> None:
+    """ValueError where rows cannot be kept, before any is measured."""
+    if out.suffix == ".md":
+        raise ValueError(
+            f"{out} would be written over by the tables; allowed is another ending, such as .jsonl"
+        )
+    for path in (out, out.with_suffix(".md")):
+        files.ensure_writable(path, "give another place")
+    rows.read(out)
 
 
 def _passed_on(args: argparse.Namespace) -> list[str]:

@@ -123,12 +123,14 @@ def chosen(text: str, small: bool = False) -> list[str]:
     every = [f"{part}:{case}" for part, cases in PARTS.items() for case in cases]
     of_parts = [f"{part}:{case}" for part, case in OF_SMALL.items()] if small else every
     cells = []
-    for name in filter(None, text.split(",")):
+    for name in filter(None, map(str.strip, text.split(","))):
         named = [cell for cell in of_parts if name == cell.partition(":")[0]]
         named += [cell for cell in every if cell == name]
         if not named:
             raise ValueError(f"{name} is neither a part ({', '.join(PARTS)}) nor a cell such as {every[0]}")
         cells += named
+    if not cells:
+        raise ValueError(f"{text!r} names no part ({', '.join(PARTS)})")
     return list(dict.fromkeys(cells))
 
 

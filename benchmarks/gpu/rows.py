@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from benchmarks.tables import markdown
+from jaxmarl_llm.utils import files
 
 MACHINE = ("platform", "card", "driver", "jax", "date")
 
@@ -31,14 +32,32 @@ def _driver() -> str:
 
 
 def read(path: pathlib.Path) -> list[dict]:
-    """The rows of a file, none if there is no such file."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    """The rows of a file, none if there is no such file; a last line that broke off is left out.
+
+    ValueError naming the line for another one that is no row.
+    """
+    lines = path.read_text("utf-8-sig", errors="replace").splitlines() if path.exists() else []
+    numbered = [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
+    rows = []
+    for n, line in numbered:
+        try:
+            rows.append(_row(line))
+        except ValueError as error:
+            if n != numbered[-1][0]:
+                raise ValueError(f"{path}, line {n}: no row of a measurement ({error})") from None
+    return rows
+
+
+def _row(line: str) -> dict:
+    row = json.loads(line)
+    if not isinstance(row, dict) or not isinstance(row.get("cell"), str):
+        raise ValueError("no object with a cell")
+    return row
 
 
 def append(path: pathlib.Path, new: Sequence[dict]) -> None:
-    """Write rows behind those of a file."""
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in new)
+    """Write rows behind those of a file, which is made if need be."""
+    files.atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in [*read(path), *new]))
 
 
 def last_tries(rows: Sequence[dict]) -> dict[str, list[dict]]:

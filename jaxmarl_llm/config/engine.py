@@ -1,13 +1,14 @@
 """Fields of what draws the completions: this process, or servers elsewhere."""
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 
 LOCAL, COMPLETIONS = "local", "completions"
+_PORTS = {"http": 80, "https": 443}  # where an address has none
 
 
 def by_servers(config: ConfigDict) -> bool:
@@ -26,7 +27,7 @@ FIELDS = (
           "Folder for the adapters, which every server sees under the same path; empty: adapters/ in the run folder.",
           _SERVERS),
     value("engine.key_variable", "", "Environment variable with the servers' key; empty: they want none.", _SERVERS),
-    number("engine.timeout_seconds", 600.0, "Time limit of one attempt of a request, seconds.", low=0.001),
+    number("engine.timeout_seconds", 600.0, "Time limit of one attempt of a request, seconds.", low=0.001, high=1e6),
     number("engine.retries", 3, "Attempts after the first one, with growing waits.", low=0),
     number("engine.parallel", 64, "Prompts at a time at each server.", low=1),
     number("engine.max_gap", 0.1,
@@ -68,9 +69,10 @@ def _addresses(servers) -> list[str]:
         return [
             "engine.servers=(): engine.kind='completions' needs one or more, such as ('http://gpu1:8000',)"
         ]
+    places = []
     for url in given:
-        parts = urlsplit(url) if type(url) is str else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or not _port(parts):
+        parts = _parts(url)
+        if parts is None:
             return [
                 f"engine.servers={given!r}: {url!r} is no address; allowed: http://<host>:<port> or https"
             ]
@@ -79,17 +81,22 @@ def _addresses(servers) -> list[str]:
                     "the environment variable of engine.key_variable"]  # fmt: skip
         if parts.path:
             return [f"engine.servers={given!r}: {url!r} has a path; allowed is the address without /v1"]
-    if len(set(given)) < len(given):
+        places.append((parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]))
+    if len(set(places)) < len(places):
         return [f"engine.servers={given!r}: allowed are different ones"]
     return []
 
 
-def _port(parts) -> bool:
-    """Whether the port is one, or left out."""
+def _parts(url) -> SplitResult | None:
+    """The parts of an address of a host that may exist; None if it is none."""
+    if type(url) is not str or not url.isprintable() or " " in url:  # `urlsplit` would leave some of them out
+        return None
     try:
-        return parts.port is None or parts.port > 0
-    except ValueError:
-        return False
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:  # brackets, a port, or a label of the host
+        return None
+    return parts if parts.scheme in _PORTS and host and port != 0 else None
 
 
 def _truncations(config: ConfigDict, where: str) -> list[str]:

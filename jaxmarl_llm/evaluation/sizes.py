@@ -40,7 +40,7 @@ def items_that_fit(
     """Problems of a batch: those of `ROWS_PER_BATCH` completions, or fewer where their caches do not fit; at least 1.
 
     Args:
-      item_bytes: the cache of one problem's answers, on one device.
+      item_bytes: the largest cache of one problem's answers in any turn, on one device.
       training_bytes: the largest cache of the training's sampler, of which there is room.
       held_bytes: parameters and optimizer, on one device.
       limit: bytes that programs may take; None: not known, as on a CPU.
@@ -50,7 +50,7 @@ def items_that_fit(
     5
     """
     most = max(1, ROWS_PER_BATCH // samples)
-    if limit is None:
+    if limit is None or not item_bytes:  # a stack that answers nothing
         return most
     room = max(training_bytes, SHARE * (limit - held_bytes))
     return max(1, min(most, int(room // item_bytes)))

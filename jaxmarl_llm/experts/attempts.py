@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from jaxmarl_llm.utils.errors import UserError
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a retry; doubles from one to the next
+_DOUBLED = 10  # times: the longest wait is reached before, and a greater power may be no float
 LONGEST_STATED_WAIT = 120.0  # seconds; an endpoint that asks for more is not waited for
 _RETRIED = (408, 409, 429)  # and all from 500
 _SECRET = 8  # characters; what is shorter is a placeholder ("none", "EMPTY"), perhaps a word of an answer
@@ -63,6 +64,11 @@ def read_key(variable: str) -> str:
     return key
 
 
+def backoff(taken: int) -> float:
+    """Seconds to wait after ``taken`` earlier retries: about double each time, up to `LONGEST_WAIT`."""
+    return min(FIRST_WAIT * 2.0 ** min(taken, _DOUBLED), LONGEST_WAIT) * random.uniform(0.75, 1)
+
+
 def hide(text: str, key: str) -> str:
     """The text without the key."""
     return text.replace(key, "[key]") if len(key) >= _SECRET else text
@@ -96,8 +102,9 @@ async def persist(
         if not isinstance(outcome, Failure) or not outcome.retry:
             return outcome
         if taken < retries:
-            backoff = min(FIRST_WAIT * 2**taken, LONGEST_WAIT) * random.uniform(0.75, 1)
-            wait = outcome.wait or backoff  # "0" says nothing of use: retries would be used up in no time
+            wait = outcome.wait or backoff(
+                taken
+            )  # "0" says nothing of use: retries would be used up in no time
             logging.warning("%s: %s; trying again in %.1f s", about, outcome.reason, wait)
             await sleep(wait)
     return outcome._replace(reason=f"{outcome.reason} (attempts: {retries + 1})")

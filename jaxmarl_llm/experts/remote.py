@@ -186,7 +186,10 @@ class Remote:
 
 def check_url(url: str) -> str:
     """The address without a slash at its end. ValueError, which does not show it, if it may hold a secret."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket without the other one
+        raise UserError("expert: base_url is no address; allowed: http://… or https://…, or none") from None
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UserError(
             "expert: base_url holds a user name, a password, a query or a fragment; allowed are host, port "

@@ -5,13 +5,14 @@ import hashlib
 import pathlib
 from collections.abc import Iterator
 
+from jaxmarl_llm import resume_checks
 from jaxmarl_llm.config import engine as engine_config
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.engines.adapter_store import AdapterStore
 from jaxmarl_llm.rollout.engines.calls import Server
 from jaxmarl_llm.rollout.engines.completions import CompletionsEngine
 from jaxmarl_llm.rollout.engines.local import LocalEngine
-from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils import distributed, user_cache
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
@@ -22,8 +23,8 @@ FOLDER = "adapters"  # in the run folder, where the config names no other
 def opened(config, folder, ahead: CompiledAhead | None = None) -> Iterator[Engine]:
     """The engine of a run in ``folder``, until the block ends. ``ahead``: see `LocalEngine`.
 
-    UserError naming the server if one does not answer, and for several processes of one run, each of which
-    would draw all completions.
+    UserError naming the server if one does not answer, or the folder of the adapters if it cannot be written to,
+    and for several processes of one run, each of which would draw all completions.
     """
     if not engine_config.by_servers(config):
         yield LocalEngine(ahead) if ahead else LOCAL
@@ -36,10 +37,22 @@ def opened(config, folder, ahead: CompiledAhead | None = None) -> Iterator[Engin
     how = dict(timeout=c.timeout_seconds, retries=c.retries, key_variable=c.key_variable)
     servers = [Server(url, **how) for url in c.servers]
     run = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
-    store = AdapterStore(pathlib.Path(c.adapter_folder) if c.adapter_folder else folder / FOLDER, run)
+    store = AdapterStore(_adapter_folder(c.adapter_folder, folder), run)
     engine = CompletionsEngine(servers, store, parallel=c.parallel, max_gap=c.max_gap)
     engine.open()
     try:
         yield engine
     finally:
         engine.close()
+
+
+def _adapter_folder(given: str, run_folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the adapters, which can be written to; ``given``: as the config names it."""
+    if not given:
+        return run_folder / FOLDER
+    folder = user_cache.expanded(given)
+    try:
+        resume_checks.ensure_writable(folder)
+    except UserError as error:
+        raise UserError(f"engine.adapter_folder={given!r}: {error}") from error
+    return folder

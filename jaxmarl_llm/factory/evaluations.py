@@ -2,12 +2,13 @@
 
 import contextlib
 import math
+from collections.abc import Sequence
 
 import jax
 
 from jaxmarl_llm import checkpoint, evaluation, saved_agents
 from jaxmarl_llm import team as team_lib
-from jaxmarl_llm.config import agent_settings, gate, workload
+from jaxmarl_llm.config import agent_settings, gate
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import EVALUATED
 from jaxmarl_llm.config.team import check_read
@@ -21,6 +22,7 @@ from jaxmarl_llm.factory import (
     protocols,
     randomness,
     rollouts,
+    sampler_calls,
     tasks,
     teams,
     tools,
@@ -94,25 +96,35 @@ def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: i
         return answers * sizes.items_that_fit(0, 0, 0, None, answers)
     leaves = [x for x in jax.tree.leaves(held) if hasattr(x, "dtype")]
     held_bytes = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in leaves)
-    nodes, trained = workload.nodes(config)[-1], workload.samples(config)[-1] + config.train.partner_samples
     held = held_bytes, limit / seeds
 
     def items(stack: team_lib.Stack) -> int:
-        of_item, of_training = (
-            cache_bytes(config, stack, 1, answers),
-            cache_bytes(config, stack, nodes, trained),
-        )
-        return sizes.items_that_fit(of_item, of_training, *held, answers)
+        of_item = sampler_calls.of_evaluation(config, stack.agents, 1, answers)
+        caches = cache_bytes(config, stack, of_item), training_cache_bytes(config, stack)
+        return sizes.items_that_fit(*caches, *held, answers)
 
     numbers = [items(member.stack) for member in team.members if not member.remote]
     return answers * min(numbers) if numbers else sizes.ROWS_PER_BATCH
 
 
-def cache_bytes(config, stack: team_lib.Stack, prompts: int, samples: int) -> float:
-    """Bytes on one device of the keys and values of a stack's longest answers, ``samples`` to each prompt."""
-    tokens = config.sampling.max_prompt_tokens, agent_settings.longest(config)
-    rows, policy = (prompts, prompts * samples), stack.sampler or stack.policy
-    return sizes.cache_bytes(policy, stack.layout, len(stack.agents), rows, tokens)
+def training_cache_bytes(config, stack: team_lib.Stack) -> float:
+    """`cache_bytes` of the calls of an iteration."""
+    group = config.train.group + config.train.partner_samples
+    return cache_bytes(config, stack, sampler_calls.of_training(config, stack.agents, group))
+
+
+def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Call]) -> float:
+    """Bytes on one device of the keys and values of the longest answers, in the largest of a stack's calls."""
+    tokens, policy = (
+        (config.sampling.max_prompt_tokens, agent_settings.longest(config)),
+        stack.sampler or stack.policy,
+    )
+
+    def of(call: sampler_calls.Call) -> float:
+        rows = call.prompts, call.prompts * call.samples
+        return sizes.cache_bytes(policy, stack.layout, len(call.agents), rows, tokens)
+
+    return max(map(of, calls), default=0.0)
 
 
 def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):

@@ -67,10 +67,9 @@ def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
     """
     members = [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
-    nodes, samples = workload.nodes(config)[-1], workload.samples(config)[-1] + config.train.partner_samples
     # Of one device: without a mesh the whole of it.
     caches = [
-        evaluations.cache_bytes(config, dataclasses.replace(m.stack, layout=ONE_DEVICE), nodes, samples)
+        evaluations.training_cache_bytes(config, dataclasses.replace(m.stack, layout=ONE_DEVICE))
         for m in members
     ]
     cache = sum(caches) / 1e6

@@ -24,7 +24,8 @@ class Presence:
     Args:
       folder: of the run, which all processes see.
       process, processes: number of this process, and how many there are.
-      complain: called with a sentence about a process that failed, or that is silent; once about each.
+      complain: called with a sentence about a process that failed, or that is silent; once about each, until it
+        gives a sign again. What was in the folder before this process began is no sign until it changes.
       interval, silence: as `INTERVAL` and `SILENCE`.
     """
 
@@ -42,6 +43,9 @@ class Presence:
         self._complain, self._interval, self._silence = complain, interval, silence
         self._beats, self._state = 0, RUNNING
         self._latest: dict[int, dict] = {}  # by process, as last read
+        self._left: dict[
+            int, dict
+        ] = {}  # by process, what one that did not end has left, of an earlier start
         self._changed = dict.fromkeys(self._others, time.monotonic())  # by this process's clock
         self._named: set[int] = set()
         self._stop = threading.Event()
@@ -49,6 +53,8 @@ class Presence:
 
     def __enter__(self) -> "Presence":
         self._folder.mkdir(parents=True, exist_ok=True)
+        signs = {k: self._sign(k) for k in self._others}
+        self._left = {k: sign for k, sign in signs.items() if sign and sign["state"] != ENDED}
         self._write()
         self._thread.start()
         return self
@@ -106,9 +112,15 @@ class Presence:
 
     def _read(self) -> None:
         for k in self._others:
-            try:
-                sign = json.loads((self._folder / f"{k}.json").read_text(encoding="utf-8"))
-            except (OSError, ValueError):  # not there yet, or half written
-                continue
-            if sign != self._latest.get(k):
+            sign = self._sign(k)
+            if sign not in (None, self._latest.get(k), self._left.get(k)):
                 self._latest[k], self._changed[k] = sign, time.monotonic()
+                if sign["state"] == RUNNING:
+                    self._named.discard(k)
+
+    def _sign(self, k: int) -> dict | None:
+        """What another process's file holds; None: it is not there yet, or half written."""
+        try:
+            return json.loads((self._folder / f"{k}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None

@@ -103,6 +103,15 @@ def test_metrics_of_clocks_are_left_out():
     assert actual.first == replaying.Difference("train/return", 1.0, 1.5)
 
 
+def test_metrics_of_servers_and_of_several_processes_are_left_out_where_they_are_of_clocks():
+    of_servers = {"engine/gap": 0.25, "engine/publish_seconds": 0.5, "engine/repeated": 0.0}
+    by_process = {"process0/seconds/sample": 1.0, "process1/cpu_seconds": 2.0, "process11/seconds/waiting": 3.0}
+    again = {"engine/gap": 0.25, "engine/publish_seconds": 0.75, "engine/repeated": 2.0}
+    assert replaying.compare_metrics(of_servers | by_process, again) == replaying.Agreement("metrics", 1, 1, None)
+    actual = replaying.compare_metrics({"process/loss": 1.0, "process0/loss": 1.0}, {})
+    assert (actual.agree, actual.of) == (0, 2)  # no clock's
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, programs_shared):
     """Finished runs by name, each made when it is first asked for; programs that are alike compile once."""

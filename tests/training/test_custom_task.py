@@ -16,7 +16,7 @@ from tiny_rollouts import built
 from configs import coding
 from experiments import train
 from jaxmarl_llm import transcripts
-from jaxmarl_llm.analysis.planning import sampler_calls
+from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import protocols, tasks, user_code
 from jaxmarl_llm.protocols import Answer, Pipeline
@@ -102,7 +102,7 @@ def test_a_protocol_gets_the_config_and_the_samples(modules):
     rows = plan_table._answers(wanted, 2)
     assert rows == [("who speaks when", "docs_backwards.Backwards, for 2 problems")]
     with pytest.raises(ValueError, match="train.protocol='docs_backwards.Backwards': what a protocol of"):
-        sampler_calls.of_turns(wanted, ("left", "right"), [2], 2)
+        from_config.jobs(wanted, jax.devices())
 
 
 def test_names_that_lead_nowhere_are_told_before_anything_is_loaded(modules, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,10 @@ COMPLETION: dict[str, Callable[[AgentRecord], Any]] = {
 }
 METRICS = "metrics"
 # Prefixes of metrics that depend on a clock, the machine or an earlier process.
-VARYING = ("seconds", "cpu_seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/")
+VARYING = ("seconds", "cpu_seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/",
+           "engine/publish_seconds", "engine/repeated")  # fmt: skip
+# Before those of one of several processes, of which a replay may have another number.
+_OF_PROCESS = re.compile(r"^process\d+/")
 ABSENT = "(absent)"
 
 
@@ -93,7 +97,8 @@ def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple
 
 def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -> Agreement:
     """Compare an iteration's metrics by name, without `VARYING`; numbers that are not finite are None."""
-    names = [name for name in {**recorded, **again} if name != "step" and not name.startswith(VARYING)]
+    every = {**recorded, **again}
+    names = [n for n in every if n != "step" and not _OF_PROCESS.sub("", n).startswith(VARYING)]
     rows = [(name, *(_finite(side.get(name, ABSENT)) for side in (recorded, again))) for name in names]
     return agreement(METRICS, rows, tolerance)
 

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jaxmarl_llm.analysis.planning import job as jobs
 from jaxmarl_llm.analysis.planning import work
 from jaxmarl_llm.analysis.planning.chips import Chip
-from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.analysis.planning.job import Job
 from jaxmarl_llm.analysis.planning.work import Work
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.utils import dtypes
 
@@ -46,13 +47,15 @@ class Phase:
 
 
 def phases(job: Job) -> list[Phase]:
-    """Prefill, decode and update, each summed over all calls and updates of an iteration."""
-    by_call = [_prefill(job, call) for call in job.calls], [_decode(job, call) for call in job.calls]
-    names, parts = ["prefill", "decode"], [list(part) for part in by_call]
+    """Prefill, decode and update, each summed over all calls and updates of an iteration; those that it has."""
+    parts = {
+        "prefill": [_prefill(job, call) for call in job.calls],
+        "decode": [_decode(job, call) for call in job.calls],
+    }
     if job.stack.mode != "frozen":
-        names.append("update")
-        parts.append([_update(job, batch, first=i == 0) for i, batch in enumerate(job.batches)] * job.updates)
-    return [_sum(name, part) for name, part in zip(names, parts, strict=True)]
+        batches = [_update(job, batch, first=i == 0) for i, batch in enumerate(job.batches)]
+        parts["update"] = batches * job.updates
+    return [_sum(name, part) for name, part in parts.items() if part]
 
 
 def _sum(name: str, parts: list[Phase]) -> Phase:

@@ -1,11 +1,10 @@
 """From a config to the models that are fitted beside the agents: critics, reward models, verifiers."""
 
 from jaxmarl_llm import sharding
-from jaxmarl_llm.analysis.planning import sampler_calls
 from jaxmarl_llm.analysis.planning.job import Critics
 from jaxmarl_llm.config import agent_settings, critic, maporl, workload
 from jaxmarl_llm.config.systems import DIRECT, FROM_PAIRS
-from jaxmarl_llm.factory import sweet, systems
+from jaxmarl_llm.factory import sampler_calls, sweet, systems
 from jaxmarl_llm.sampling.padding import bucket, padded_size
 from jaxmarl_llm.systems import verified
 from jaxmarl_llm.systems.critics import TEAM, ValueLoss

@@ -15,14 +15,15 @@ from jaxmarl_llm.analysis.planning import (
     fitted_models,
     memory,
     models,
-    sampler_calls,
     search,
     topology,
 )
-from jaxmarl_llm.analysis.planning.job import Call, Job
+from jaxmarl_llm.analysis.planning.job import Job
 from jaxmarl_llm.config import agent_settings, remote, validate, workload
+from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.evaluation import sizes
-from jaxmarl_llm.factory import mesh_checks, references, training
+from jaxmarl_llm.factory import mesh_checks, references, sampler_calls, training
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.policy import Policy
 from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.team import Stack, attending, on_platform
@@ -36,8 +37,14 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
     ``limit``: bytes that programs may take of a device; None: what is known of it.
 
     Raises:
-      ValueError: for unknown models or none, too short contexts, and a mesh that the devices do not make.
+      ValueError: for unknown models or none, too short contexts, a mesh that the devices do not make, and a
+        protocol of the user's own.
     """
+    if is_dotted(config.train.protocol):
+        raise UserError(
+            f"train.protocol={config.train.protocol!r}: what a protocol of your own asks for is not known "
+            "before it speaks; plan with the built-in one that is most like it"
+        )
     stacks = remote.stacks(config)
     if not stacks:
         names = remote.names(config)
@@ -50,16 +57,16 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
 
 def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> list[Job]:
     """The jobs with the calls of an evaluation's batch, which is sized as a run would (`evaluation.sizes`)."""
-    samples, turns, seeds = config.eval.samples + 1, config.train.turns, len(config.seeds) or 1
+    samples, seeds = config.eval.samples + 1, len(config.seeds) or 1
     held = sum(map(memory.state_bytes, stack_jobs))
 
     def calls(job: Job, items: int) -> tuple[Call, ...]:
-        nodes = [items] + [items * samples] * (turns - 1)
-        return sampler_calls.of_turns(config, job.stack.agents, nodes, samples, 1)
+        return sampler_calls.of_evaluation(config, job.stack.agents, items, samples)
 
     def items(job: Job) -> int:
         of_item, of_training = (
-            max(memory.sampler_cache(job, call) for call in of) for of in (calls(job, 1), job.calls)
+            max((memory.sampler_cache(job, call) for call in of), default=0.0)
+            for of in (calls(job, 1), job.calls)
         )
         return sizes.items_that_fit(of_item, of_training, held, limit and limit / seeds, samples)
 
@@ -95,7 +102,7 @@ def _layout(config, devices: Sequence[jax.Device]) -> sharding.Layout:
 
 
 def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, devices) -> Job:
-    policy = Policy(models.policy_config(name), jnp.dtype(config.policy.dtype), config.policy.remat)
+    policy = Policy(models.of_config(config, name), jnp.dtype(config.policy.dtype), config.policy.remat)
     needed = config.sampling.max_prompt_tokens + agent_settings.longest(config)
     if needed > policy.config.max_positions:
         raise UserError(
@@ -206,7 +213,7 @@ def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
 
 def limits(config) -> search.Limits:
     """Bounds of the search for settings."""
-    policies = [models.policy_config(name) for name in remote.stacks(config)]
+    policies = [models.of_config(config, name) for name in remote.stacks(config)]
     divided = math.gcd(*(number for policy in policies for number in (policy.n_heads, policy.d_ff)))
     return search.Limits(agents=len(config.team.agents), divided=divided)
 

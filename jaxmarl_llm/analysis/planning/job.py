@@ -11,20 +11,12 @@ import numpy as np
 
 from jaxmarl_llm import adapters, update
 from jaxmarl_llm.evaluation import sizes
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.policy import Policy, PolicyConfig
 from jaxmarl_llm.sharding import cuts
 from jaxmarl_llm.team import Stack
 from jaxmarl_llm.update import Batch, LossConfig, Packed, TrainState
 from jaxmarl_llm.utils import quantised
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """A call of the sampler: some agents answer ``prompts`` prompts each, ``samples`` times."""
-
-    agents: tuple[str, ...]
-    prompts: int
-    samples: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,9 @@ import jax
 from jaxmarl_llm import sampling, update
 from jaxmarl_llm.analysis.planning import critics
 from jaxmarl_llm.analysis.planning import job as jobs
-from jaxmarl_llm.analysis.planning.job import Call, Critics, Job
+from jaxmarl_llm.analysis.planning.job import Critics, Job
 from jaxmarl_llm.evaluation import sizes
+from jaxmarl_llm.factory.sampler_calls import Call
 from jaxmarl_llm.update import LossConfig
 
 
@@ -51,14 +52,15 @@ class DoesNotFit:
 
 
 def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]:
-    """Compile the sampler for the largest call of an iteration and of an evaluation, and the updates.
+    """Compile the sampler for the largest call of an iteration, if it has any, and of an evaluation, and the updates.
 
     ``others`` are bytes of other stacks on the same device.
     """
-    largest = [max(calls, key=lambda call: sampler_cache(job, call)) for calls in (job.calls, job.eval_calls)]
-    by_program = dict(
-        zip(("sampler", "evaluation"), [of_sampler(job, call, others) for call in largest], strict=True)
-    )
+    by_program = {}
+    for name, calls in (("sampler", job.calls), ("evaluation", job.eval_calls)):
+        if calls:
+            largest = max(calls, key=lambda call: sampler_cache(job, call))
+            by_program[name] = of_sampler(job, largest, others)
     if job.stack.mode != "frozen":
         by_program["update"] = of_update(job, others)
     return by_program | {each.title: of_critics(job, each, others) for each in job.critics}

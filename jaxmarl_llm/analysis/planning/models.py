@@ -1,9 +1,10 @@
 """Published architectures by hub id, so that a plan needs neither weights nor the hub."""
 
+from jaxmarl_llm.factory import built_models
 from jaxmarl_llm.policy import PolicyConfig
 from jaxmarl_llm.utils import files, user_cache
 from jaxmarl_llm.utils.errors import UserError
-from jaxmarl_llm.weights import hf_config, random_weights
+from jaxmarl_llm.weights import gguf_file, hf_config, random_weights
 
 FIELDS = (
     "hidden_size",
@@ -68,7 +69,8 @@ BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
 def stored_dtype(name: str) -> str:
     """The dtype that a model's parameters are stored in, as its config.json says; errors as `policy_config`.
 
-    The bundled model is converted to float32; the published ones are in bfloat16.
+    The bundled model and .gguf files are converted to float32, as those are that are made by name; the published
+    ones are in bfloat16.
     """
     path = user_cache.expanded(name)
     path = path / "config.json" if path.is_dir() else path
@@ -76,11 +78,20 @@ def stored_dtype(name: str) -> str:
         raw = files.read_json(path)
         kind = raw.get("dtype") or raw.get("torch_dtype")
         return kind if kind in ("bfloat16", "float16") else "float32"
-    return "float32" if name in BUNDLED or name == "random-tiny" else "bfloat16"
+    made_here = name in BUNDLED or name in built_models.BUILDERS or path.suffix == ".gguf"
+    return "float32" if made_here else "bfloat16"
+
+
+def of_config(config, name: str) -> PolicyConfig:
+    """`policy_config` of a model of a config; one whose words its problems are is made for them."""
+    if name in built_models.BUILDERS and name != "random-tiny":
+        return built_models.BUILDERS[name](config, (config.seed,), on_host=True).policy.config
+    return policy_config(name)
 
 
 def policy_config(name: str) -> PolicyConfig:
-    """The architecture of ``config.model``: a folder with config.json, that file itself, or a published name.
+    """The architecture of ``config.model``: a folder with config.json, that file itself, a .gguf file, or a
+    published name.
 
     `VARIANTS` have the architecture of the plain model.
 
@@ -91,6 +102,8 @@ def policy_config(name: str) -> PolicyConfig:
     path = path / "config.json" if path.is_dir() else path
     if path.is_file() and path.suffix == ".json":
         return hf_config.read_policy_config(path)
+    if path.is_file() and path.suffix == ".gguf":
+        return hf_config.policy_config(gguf_file.open_gguf(path).config)
     if name == "random-tiny":
         return random_weights.TINY
     plain = BUNDLED.get(name, name)
@@ -100,7 +113,7 @@ def policy_config(name: str) -> PolicyConfig:
         known = ", ".join([*BUNDLED, *PUBLISHED])
         raise UserError(
             f"the architecture of model {name!r} is not known here; allowed are a folder with config.json, "
-            f"such a file, or one of: {known}"
+            f"such a file, a .gguf file, or one of: {known}"
         )
     family = next(values for start, values in FAMILIES.items() if plain.startswith(start))
     raw = dict(zip(FIELDS, PUBLISHED[plain], strict=True)) | family

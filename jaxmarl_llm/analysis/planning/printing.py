@@ -1,7 +1,7 @@
 """What `experiments.plan` prints: memory and time of a config's programs on some devices, and whether it fits."""
 
 from jaxmarl_llm.analysis.planning import chips, estimate, from_config, memory, search, tables
-from jaxmarl_llm.config import workload
+from jaxmarl_llm.config import imitation, workload
 from jaxmarl_llm.factory import hardware
 from jaxmarl_llm.utils import console
 
@@ -18,7 +18,7 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
     devices, name = from_config.devices(topology)
     hardware.prepare(config, devices)
     settings = from_config.settings(config)
-    limit = memory_gib * chips.GIB if memory_gib else chips.memory_limit(devices[0])
+    limit = memory_gib * chips.GIB if memory_gib is not None else chips.memory_limit(devices[0])
     measure, promising = from_config.measuring(config, devices, limit, tries)
     if from_config.chooses_mesh(config, len(devices)):
         settings = from_config.choose_mesh(config, devices, promising)
@@ -49,15 +49,13 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
 
 def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
     """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
-    c, mesh = config.train, f"agent {settings.agent} x data {settings.data} x model {settings.model}"
-    nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
-    samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
+    mesh = f"agent {settings.agent} x data {settings.data} x model {settings.model}"
     jobs = from_config.jobs(from_config.with_settings(config, settings), devices)
     gathered = dict.fromkeys(axis for job in jobs for axis in job.stack.layout.gathered)
     rows = [
         ("devices", f"{name}: {len(devices)} x {devices[0].device_kind}"),
         ("mesh", mesh + (f", parameters cut along {' and '.join(gathered)} (fsdp)" if gathered else "")),
-        ("nodes of each turn x agents x samples", f"{nodes} x {len(config.team.agents)} x {samples}"),
+        _read(config),
         *([("seeds", f"{len(config.seeds)} at the same time, each does what is here")] if config.seeds else []),
         ("completions", f"{workload.completions(config)}, {workload.tokens(config)} tokens at most"),
         ("prompts", f"up to {config.sampling.max_prompt_tokens} tokens, counted as if all were that long"),
@@ -75,6 +73,16 @@ def show(config, devices, name: str, settings: search.Settings, programs: list, 
             print(f"no published rates are known of {devices[0].device_kind!r}: no estimate of time")
         else:
             console.table(tables.time_rows(estimate.phases(job), chip, used), tables.TIME_HEADERS, title="")
+
+
+def _read(config) -> tuple[str, str]:
+    """What agents learn from in an iteration, as a table row."""
+    c, agents = config.train, len(config.team.agents)
+    if imitation.draws_nothing(config):
+        return "demonstrations x agents", f"{config.sft.batch} x {agents}"
+    nodes, samples = " + ".join(map(str, workload.nodes(config))), c.group + c.partner_samples
+    samples = f"{samples}, then {c.later_samples}" if c.later_samples else samples
+    return "nodes of each turn x agents x samples", f"{nodes} x {agents} x {samples}"
 
 
 def show_fitting(start: search.Settings, fitting: list[search.FittingSettings], tries: int) -> None:

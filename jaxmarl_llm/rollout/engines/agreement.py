@@ -6,6 +6,7 @@ right form. What it cannot do then is give the log-probabilities that our own po
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +18,21 @@ from jaxmarl_llm.sampling import SamplingParams
 from jaxmarl_llm.sampling.padding import bucket
 from jaxmarl_llm.update.token_scores import token_scores
 
-Read = tuple[Sequence[int], Completion]  # a prompt, and a completion of it
+
+class Read(NamedTuple):
+    """A completion, its prompt, and the address of the server that drew it."""
+
+    server: str
+    prompt: Sequence[int]
+    completion: Completion
 
 
 def gaps(
     published: Published, rows: Mapping[str, Sequence[Read]], params: SamplingParams, number: int
-) -> dict[str, float]:
-    """By agent, the mean distance in nats of its tokens' log-probabilities from those of our own policy.
+) -> dict[tuple[str, str], float]:
+    """By (agent, server), the mean distance in nats of the tokens' log-probabilities from those of our own policy.
+
+    Of every server alone: one that is wrong among many that are right would pass in a mean over all of them.
 
     Args:
       published: the parameters that are to have drawn.
@@ -34,19 +43,20 @@ def gaps(
     agents = tuple(rows)
     stack, trainable = published.member.stack.subset(agents, published.trainable)
     pairs = [rows[agent][k % len(rows[agent])] for agent in agents for k in range(number)]
-    width = bucket(max(len(prompt) + len(completion.tokens_L) for prompt, completion in pairs))
+    width = bucket(max(len(read.prompt) + len(read.completion.tokens_L) for read in pairs))
     tokens_RW = np.zeros((len(pairs), width), np.int32)
-    for r, (prompt, completion) in enumerate(pairs):
+    for r, (_, prompt, completion) in enumerate(pairs):
         tokens_RW[r, : len(prompt) + len(completion.tokens_L)] = [*prompt, *completion.tokens_L]
     tokens_NKW = tokens_RW.reshape(len(agents), number, width)
     own_NKW = jax.device_get(own_logprobs(stack, published.member.base, trainable, tokens_NKW, params))
     own_RW = own_NKW.reshape(len(pairs), width - 1)
-    distances: dict[str, list[np.ndarray]] = {agent: [] for agent in agents}
-    for r, (prompt, completion) in enumerate(pairs):
+    distances: dict[tuple[str, str], list[np.ndarray]] = {}
+    for r, (server, prompt, completion) in enumerate(pairs):
         agent, first, length = agents[r // number], len(prompt) - 1, len(completion.tokens_L)
         if r % number < len(rows[agent]):  # a copy does not count
-            distances[agent].append(np.abs(own_RW[r, first : first + length] - completion.logprobs_L))
-    return {agent: float(np.concatenate(parts).mean()) for agent, parts in distances.items()}
+            distance_L = np.abs(own_RW[r, first : first + length] - completion.logprobs_L)
+            distances.setdefault((agent, server), []).append(distance_L)
+    return {of: float(np.concatenate(parts).mean()) for of, parts in distances.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "params"))

@@ -7,7 +7,6 @@ anything, or has more than was wanted, is a sentence and no completion.
 
 import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ ROUNDING = 1e-5  # nats by which the log-probability of a token may be above 0
 EXCLUDED = -9999.0  # what vLLM sends for minus infinity
 REASONS = ("stop", "length")
 UNWANTED = -100.0  # of logits: what the protocol allows
+_LONGEST_SHOWN = 200  # characters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +102,11 @@ def read(answer: Any, wanted: Wanted) -> list[Completion]:
       UserError: saying what is wrong with it; the sentence begins with what it is of ("the answer ..").
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
-        raise UserError(f"the answer has no choices: {str(answer)[:200]}")
+        raise UserError(f"the answer has no choices: {str(answer)[:_LONGEST_SHOWN]}")
     if answer.get("model") != wanted.name:
-        raise UserError(f"the answer is of {answer.get('model')!r}, not of the adapters {wanted.name!r}")
+        raise UserError(
+            f"the answer is of {_shown(answer.get('model'))}, not of the adapters {wanted.name!r}"
+        )
     choices = answer["choices"]
     if len(choices) != wanted.samples:
         raise UserError(
@@ -112,12 +114,16 @@ def read(answer: Any, wanted: Wanted) -> list[Completion]:
         )
     if not all(isinstance(choice, dict) for choice in choices):
         raise UserError("the answer has a completion that is no object")
-    by_index = {choice.get("index"): choice for choice in choices}
-    if set(by_index) != set(range(wanted.samples)):
-        raise UserError(
-            f"the answer has completions of index {[c.get('index') for c in choices]}, not each once"
-        )
+    indices = [choice.get("index") for choice in choices]
+    if not all(type(i) is int for i in indices) or sorted(indices) != list(range(wanted.samples)):
+        raise UserError(f"the answer has completions of index {_shown(indices)}, not each once")
+    by_index = dict(zip(indices, choices, strict=True))
     return [_completion(by_index[g], wanted) for g in range(wanted.samples)]
+
+
+def _shown(value: Any) -> str:
+    """A value of an answer as a sentence has it."""
+    return repr(value)[:_LONGEST_SHOWN]
 
 
 def _completion(choice: dict, wanted: Wanted) -> Completion:
@@ -129,7 +135,7 @@ def _completion(choice: dict, wanted: Wanted) -> Completion:
     if not all(map(words.has, tokens)):
         odd = next(token for token in tokens if not words.has(token))
         raise UserError(
-            f"the answer has the token id {odd!r}, which is none of the vocabulary's {words.size}"
+            f"the answer has the token id {_shown(odd)}, which is none of the vocabulary's {words.size}"
         )
     if len(tokens) > limit:
         raise UserError(f"the answer has a completion of {len(tokens)} tokens, the limit is {limit}")
@@ -139,7 +145,7 @@ def _completion(choice: dict, wanted: Wanted) -> Completion:
     logprobs = _logprobs(choice, len(tokens))
     end, reason = words.stops.end_of(tokens), choice.get("finish_reason")
     if reason not in REASONS:
-        raise UserError(f"the answer has finish_reason {reason!r}; allowed are {' and '.join(REASONS)}")
+        raise UserError(f"the answer has finish_reason {_shown(reason)}; allowed are {' and '.join(REASONS)}")
     if end is None and (reason == "stop" or len(tokens) < limit):
         raise UserError(
             f"the answer has a completion that ends ({reason}) after {len(tokens)} of {limit} tokens with none "
@@ -158,7 +164,8 @@ def _logprobs(choice: dict, length: int) -> np.ndarray:
     if len(values) != length:
         raise UserError(f"the answer has {len(values)} log-probabilities for {length} tokens")
     for value in values:
-        number = type(value) in (int, float) and math.isfinite(value)
-        if not number or not EXCLUDED < value <= ROUNDING:
-            raise UserError(f"the answer has the log-probability {value!r}; allowed are numbers up to 0")
+        if type(value) not in (int, float) or not EXCLUDED < value <= ROUNDING:  # NaN is not, either
+            raise UserError(
+                f"the answer has the log-probability {_shown(value)}; allowed are numbers up to 0"
+            )
     return np.minimum(np.array(values, np.float32), 0.0)

@@ -5,9 +5,9 @@ A call that fails for good ends all others of its batch. What ends a batch is a 
 
 import contextlib
 import http.client
+import itertools
 import json
 import logging
-import random
 import socket
 import threading
 import time
@@ -17,7 +17,7 @@ from concurrent import futures
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from jaxmarl_llm.experts.attempts import FIRST_WAIT, LONGEST_WAIT, Failure, hide, read_key
+from jaxmarl_llm.experts.attempts import Failure, backoff, hide, read_key
 from jaxmarl_llm.utils import stopping
 from jaxmarl_llm.utils.errors import UserError
 
@@ -93,9 +93,9 @@ class Server:
         self._key_variable = key_variable
         self.repeated = 0  # attempts after a failure
 
-    def waits(self) -> list[float]:
-        """Seconds before each further attempt, of about double length from one to the next."""
-        return [min(FIRST_WAIT * 2**n, LONGEST_WAIT) * random.uniform(0.75, 1) for n in range(self._retries)]
+    def waits(self) -> Iterator[float]:
+        """Seconds before each further attempt."""
+        return map(backoff, range(self._retries))
 
     def call(
         self,
@@ -116,7 +116,7 @@ class Server:
           UserError: naming server and cause, if no attempt got such an answer.
         """
         taken = 1
-        for wait in [None] if once else [*self.waits(), None]:
+        for wait in itertools.chain(() if once else self.waits(), [None]):
             outcome = self._attempt(lines, path, body, timeout or self._timeout, text)
             if isinstance(outcome, Answer):
                 return outcome

@@ -47,7 +47,8 @@ class CompletionsEngine:
       servers: those that share the prompts.
       store: the folder of the adapters.
       parallel: most requests under way at each server.
-      max_gap: greatest mean distance of log-probabilities, in nats, see `agreement`; 0: they are not compared.
+      max_gap: greatest mean distance of a server's log-probabilities, in nats, see `agreement`; 0: they are not
+        compared.
     """
 
     def __init__(self, servers: Sequence[Server], store: AdapterStore, *, parallel: int, max_gap: float):
@@ -142,26 +143,29 @@ class CompletionsEngine:
 
     def _compare(self, published: Published, jobs: Sequence[_Job], drawn, params: SamplingParams) -> None:
         """Refuse completions whose log-probabilities are not those of the parameters that were published."""
-        rows: dict[str, list[tuple[Server, agreement.Read]]] = {}
+        rows: dict[str, list[agreement.Read]] = {}
         for job, completions in zip(jobs, drawn, strict=True):
             if not job.wanted.params.greedy:
-                rows.setdefault(job.agent, []).append((job.server, (job.wanted.prompt, completions[0])))
+                read = agreement.Read(job.server.url, job.wanted.prompt, completions[0])
+                rows.setdefault(job.agent, []).append(read)
         if not rows:
             return
         number = max(COMPARED, len(self._servers))
         some = {agent: _of_every_server(own, number) for agent, own in rows.items()}
-        for agent, gap in agreement.gaps(published, some, params, number).items():
-            self._gap = max(self._gap, gap)
-            if not gap <= self._max_gap:
-                raise UserError(
-                    f"the log-probabilities of the servers are {gap:.3g} nats per token away from those of agent "
-                    f"{agent!r} here, and engine.max_gap={self._max_gap:g}: they hold another base model, other "
-                    f"adapters than {published.names[agent]!r}, or give log-probabilities of another kind; "
-                    "nothing of this is learned from"
-                )
+        gaps = agreement.gaps(published, some, params, number)
+        agent, server = max(gaps, key=lambda of: np.nan_to_num(gaps[of], nan=np.inf))
+        gap = gaps[agent, server]
+        self._gap = max(self._gap, gap)
+        if not gap <= self._max_gap:
+            raise UserError(
+                f"the server {server} of engine.servers: its log-probabilities are {gap:.3g} nats per token away "
+                f"from those of agent {agent!r} here, and engine.max_gap={self._max_gap:g}: it holds another base "
+                f"model, other adapters than {published.names[agent]!r}, or gives log-probabilities of another "
+                "kind; nothing of this is learned from"
+            )
 
     def metrics(self) -> dict[str, float]:
-        """Since the last call: the greatest gap, seconds of publishing, and attempts that were repeated."""
+        """Since the last call: the greatest gap of a server, seconds of publishing, and attempts that were repeated."""
         seconds, repeated = self._publisher.seconds, sum(server.repeated for server in self._servers)
         values = {"gap": self._gap}
         values |= {"publish_seconds": seconds - self._seconds, "repeated": repeated - self._repeated}
@@ -175,11 +179,11 @@ def _seed(key: jax.Array, agent: str, row: int) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
 
 
-def _of_every_server(rows: Sequence[tuple[Server, agreement.Read]], number: int) -> list[agreement.Read]:
+def _of_every_server(rows: Sequence[agreement.Read], number: int) -> list[agreement.Read]:
     """The first of each server, then others, ``number`` in all if there are as many."""
-    first = {server: n for n, (server, _) in reversed(list(enumerate(rows)))}
-    order = sorted(range(len(rows)), key=lambda n: (first[rows[n][0]] != n, n))
-    return [rows[n][1] for n in order[:number]]
+    first = {read.server: n for n, read in reversed(list(enumerate(rows)))}
+    order = sorted(range(len(rows)), key=lambda n: (first[rows[n].server] != n, n))
+    return [rows[n] for n in order[:number]]
 
 
 def _complete(job: _Job, lines: Lines) -> list[Completion]:

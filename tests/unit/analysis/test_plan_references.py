@@ -13,7 +13,8 @@ from jaxmarl_llm.factory import systems, teams, training
 from jaxmarl_llm.runs import begin, plan_table
 from jaxmarl_llm.update import TrainState
 
-PREFERRED = {"preference.reference": True, "preference.collect": 1}
+# Pairs of as many prompts as are drawn.
+PREFERRED = {"preference.reference": True, "preference.collect": 1, "preference.batch": 2}
 INFLUENCE = {
     "train.system": "maporl", "maporl.value_model": True, "maporl.kl_reward": 0.1, "train.turns": 2,
     "train.later_samples": 1, "train.joint_mode": "aligned",

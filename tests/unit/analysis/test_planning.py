@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from configs import coding
+from configs import coding, game
 from jaxmarl_llm.analysis.planning import chips, from_config, job, memory, models, search, topology, work
+from jaxmarl_llm.factory import teams
 from jaxmarl_llm.policy import Policy, PolicyConfig, Windows, prefill
 from jaxmarl_llm.weights import hf_config
 
@@ -106,6 +107,19 @@ def test_a_folder_and_a_file_are_models(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(raw | {"hidden_size": 0}))
     with pytest.raises(ValueError, match="config.json: hidden_size is 0"):
         models.policy_config(str(tmp_path))
+
+
+@pytest.mark.parametrize("name, get", [("game-tiny", game.get_config), ("code-tiny", coding.get_config)])
+def test_models_that_are_made_by_name_have_a_plan(name, get):
+    """Of the sizes and the dtype that a run makes them with."""
+    config = get()
+    config.model, config.sampling.max_prompt_tokens = name, 64
+    made = teams.read_model(config, name)
+    (actual,) = from_config.jobs(config, jax.devices()[:1])
+    assert actual.config == made.policy.config
+    base, _ = job.parameters(dataclasses.replace(actual, keep_reference=True))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), base) == jax.tree.map(lambda x: (x.shape, x.dtype), made.params)
+    assert from_config.limits(config).divided >= 1
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -138,8 +139,53 @@ def test_a_process_that_dies_is_a_row_with_its_last_words(monkeypatch, capsys):
     assert out.startswith("--out=")
 
 
+ROW = {"cell": "attention:smollm2-2k", "x": 1}
+
+
+@pytest.mark.parametrize("text", [
+    '{"cell": "attention:smollm2-2k", "x": 1}\n{"cell": "attention:smo',
+    '\ufeff{"cell": "attention:smollm2-2k", "x": 1}\r\n',
+    '\n{"cell": "attention:smollm2-2k", "x": 1}\n\n',
+    '{"cell": "attention:smollm2-2k", "x": 1}',
+])  # fmt: skip
+def test_rows_are_read_and_added_to_whatever_an_editor_or_a_kill_left(tmp_path, text):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(text.encode())
+    assert rows.read(path) == [ROW]
+    rows.append(path, [{"cell": "base:x"}])
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [ROW, {"cell": "base:x"}]
+    assert rows.read(path) == [ROW, {"cell": "base:x"}]
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--parts=,"], "--parts: ',' names no part"),
+    (["--parts=attention:smollm2-2k", "--out={folder}"], "--out: {folder} cannot be written: Is a directory"),
+    (["--parts=attention:smollm2-2k", "--out={folder}/file/x.jsonl"], "--out: .* cannot be written: Not a directory"),
+    (["--parts=attention:smollm2-2k", "--out={folder}/gpu.md"], "--out: .*gpu.md would be written over by the tables"),
+    (["--parts=attention:smollm2-2k", "--out={folder}/file"], "--out: .*file, line 1: no row of a measurement"),
+    (["--parts=attention:smollm2-2k", "--rounds=0"], "--rounds=0: allowed is 1 or more"),
+])  # fmt: skip
+def test_what_cannot_be_measured_or_kept_is_refused_first(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "in_a_process", lambda *given: pytest.fail("a cell was measured"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("notes\n[1]\n")
+    with pytest.raises(SystemExit):
+        command.main([argument.format(folder=tmp_path) for argument in arguments])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(message.format(folder=tmp_path), last), last
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_folders_of_the_rows_are_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "in_a_process", lambda cell, model, given: [{"cell": cell, "x": 1}])
+    out = tmp_path / "new" / "rows.jsonl"
+    command.main([f"--parts={ROW['cell']}", f"--out={out}"])
+    assert rows.read(out) == [ROW] and out.with_suffix(".md").read_text().startswith("### attention")
+
+
 def test_cells_are_chosen_by_part_or_name():
     assert cells.chosen("base,attention:3b-8k,base:3b-adapters") == ["base:3b-adapters", "attention:3b-8k"]
+    assert cells.chosen(" base:3b-adapters , attention:3b-8k") == ["base:3b-adapters", "attention:3b-8k"]
     assert cells.chosen("attention") == [f"attention:{m}-{n}k" for m in ("smollm2", "3b") for n in (2, 8, 32)]
     assert cells.chosen("attention,memory:3b-adapters", small=True) == ["attention:3b-2k", "memory:3b-adapters"]
     assert [*cells.OF_SMALL] == [*cells.PARTS] and len(cells.chosen(",".join(cells.PARTS), small=True)) == 6

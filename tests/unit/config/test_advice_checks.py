@@ -4,9 +4,8 @@ import pytest
 
 from configs import systems as system_configs
 from configs import world
-from jaxmarl_llm.analysis.planning import sampler_calls
 from jaxmarl_llm.config import agent_settings, base_config, validate, workload
-from jaxmarl_llm.factory import tasks
+from jaxmarl_llm.factory import sampler_calls, tasks
 
 GOOD = {
     "task.kind": "world", "task.source": "ball", "train.turns": 4, "train.later_samples": 1,

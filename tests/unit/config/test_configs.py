@@ -313,7 +313,7 @@ def test_ranges(path):
     low, high = RANGES[path]
     real = isinstance(field(base_config(), path), float)
     below = low - 1e-3 if real else low - 1
-    above = {None: [], 3: [4], 999: [1000], 2**32 - 1: [2**70]}.get(high, [1.5])
+    above = {None: [], 3: [4], 999: [1000], 1e6: [1.1e6, 1e10], 2**32 - 1: [2**70]}.get(high, [1.5])
     for value in [below, *above, *([math.nan, math.inf] if real else [])]:
         end = "any larger number" if high is None else high
         assert complaints(changed(path, value))[0] == f"{path}={value!r}: allowed is {low} to {end}"
@@ -453,10 +453,18 @@ def test_an_int_may_stand_for_a_float_and_nothing_may_lack():
         (("gpu1:8000",), "engine.servers=.*: 'gpu1:8000' is no address; allowed: http://<host>:<port>"),
         (("http://gpu1:x",), "engine.servers=.*'http://gpu1:x' is no address"),
         ((8000,), "engine.servers=.*: 8000 is no address"),
+        *(((f"http://{host}",), "engine.servers=.* is no address; allowed: http://<host>:<port>") for host in (
+            "[::1:8000", "[x]:8000", ".x:80", "gpu1..cluster:80", "a" * 70 + ":8000", "gpu 1:8000", "gpu1:8000\n",
+            "gpu1:8000\t", "\x00y:80", " gpu1:8000", ":8000", "gpu1:0", "gpu1:65536",
+        )),
+        ((" http://gpu1:8000",), "engine.servers=.* is no address"),
         (("http://gpu1:8000/v1",), "engine.servers=.*/v1' has a path; allowed is the address without /v1"),
         (("http://me:Zq81@gpu1:8000",), "engine.servers: an address holds a user[^Z]*$"),
-        (("http://gpu1:8000",) * 2, "engine.servers=.*: allowed are different ones"),
+        *((servers, "engine.servers=.*: allowed are different ones") for servers in (
+            ("http://gpu1:8000",) * 2, ("http://gpu1", "http://gpu1:80"), ("https://GPU1:443", "https://gpu1"),
+        )),
     )),
+    (SERVED | {"engine.timeout_seconds": 1e10}, r"engine.timeout_seconds=1\w*.*: allowed is 0.001 to 1"),
     (SERVED | {"train.importance_cap": 0.0},
      "engine.kind='completions': servers compute in another way .* correct for it with train.importance_cap"),
     (SERVED | {"team.mode": "full"}, "team.mode='full': engine.kind='completions' sends adapters"),

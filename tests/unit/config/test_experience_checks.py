@@ -3,9 +3,9 @@
 import pytest
 
 from configs import ablation, experience
-from jaxmarl_llm.analysis.planning import sampler_calls
-from jaxmarl_llm.analysis.planning.job import Call
 from jaxmarl_llm.config import programs, validate, workload
+from jaxmarl_llm.factory import sampler_calls
+from jaxmarl_llm.factory.sampler_calls import Call
 
 
 def config_of(arg=None, **fields):

@@ -191,6 +191,7 @@ def test_bad_requests(fields, complaint):
         (dict(token_budget=-5), "expert.token_budget=-5"),
         (dict(base_url="host/v1"), "expert: base_url='host/v1' is no address"),
         (dict(base_url="ftp://host"), "base_url='ftp://host' is no address"),
+        (dict(base_url="http://[::1/v1"), "expert: base_url is no address"),
         (dict(offline=True), "expert.offline=True needs expert.cache"),
         (
             dict(kind="local", base_url="http://host"),

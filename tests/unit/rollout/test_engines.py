@@ -385,7 +385,7 @@ def of_logprobs(*values):
     (answered(model="y"), "is of 'y', not of the adapters 'x'"), (answered(model=None), "is of None"),
     ({"model": "x", "choices": []}, "0 completions, not the 1"), (answered(good(), good()), "2 completions, not the 1"),
     (answered(3), "no object"), (answered(good(index=1)), "of index .1., not each once"),
-    (answered(good(index=None)), "of index .None."),
+    *((answered(good(index=odd)), "of index .*, not each once") for odd in (None, [0], {}, "0", 0.0, False)),
     (answered(good(token_ids=None)), "no token ids"), (answered(good(token_ids=[])), "no token ids"),
     (answered(good(token_ids=[7, 10, 3])), "token id 10, which is none of the vocabulary's 10"),
     (answered(good(token_ids=[7, -1, 3])), "token id -1"), (answered(good(token_ids=[7, "8", 3])), "token id '8'"),
@@ -397,15 +397,16 @@ def of_logprobs(*values):
     (answered(of_logprobs(-1.0, -0.5)), "2 log-probabilities for 3 tokens"),
     (answered(of_logprobs(-1.0, -0.5, 0.0, 0.0)), "4 log-probabilities for 3 tokens"),
     *((answered(of_logprobs(-1.0, bad, 0.0)), "the log-probability .*; allowed are numbers up to 0")
-      for bad in (None, float("nan"), float("inf"), float("-inf"), 0.5, 1e-4, "-1", True, -9999.0)),
+      for bad in (None, float("nan"), float("inf"), float("-inf"), 0.5, 1e-4, "-1", True, -9999.0, -(10**400))),
     (answered(good(finish_reason=None)), "finish_reason None; allowed are stop and length"),
     (answered(good(finish_reason="abort")), "finish_reason 'abort'"),
     (answered(good(token_ids=[7, 8, 8])), r"ends \(stop\) after 3 of 4 tokens with none of the ids"),
     (answered(good(token_ids=[7, 8, 8], finish_reason="length")), r"ends \(length\) after 3 of 4 .*context"),
 ])  # fmt: skip
 def test_answers_that_are_not_what_was_wanted(answer, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         answers.read(answer, ONE)
+    assert len(str(error.value)) < 400
 
 
 def test_good_answers_are_read():
@@ -532,8 +533,29 @@ def test_every_server_is_compared(server, tmp_path):
         draw(engine)
         stale, fresh = engine.publish(3, member(), learned()), engine.publish(4, member(), learned(1))
         second.adapters |= {fresh.names[agent]: second.adapters[stale.names[agent]] for agent in tiny.AGENTS}
-        with pytest.raises(UserError, match="nats per token away"):
+        with pytest.raises(UserError, match=f"^the server {second.url} of engine.servers: its .* nats per token away"):
             draw(engine, learned(1))
+
+
+def test_one_stale_server_of_many_is_refused(tmp_path, monkeypatch):
+    """Seven servers at 0.02 nats and one at 0.5: their mean, 0.08, would be within the bound of 0.1."""
+    engine = engine_of([f"http://s{n}" for n in range(8)], tmp_path, max_gap=0.1)
+
+    def gaps(published, rows, params, number):
+        return {(agent, read.server): 0.5 if read.server == "http://s5" and agent == "b" else 0.02
+                for agent, own in rows.items() for read in own}  # fmt: skip
+
+    def complete(job, lines):
+        return [Completion(np.array([7], np.int32), np.zeros(1, np.float32), True)] * job.wanted.samples
+
+    monkeypatch.setattr(agreement, "gaps", gaps)
+    monkeypatch.setattr(completions, "_complete", complete)
+    names = dict.fromkeys(tiny.AGENTS, "x")
+    prompts, greedy = {agent: [[7, 8]] * 8 for agent in tiny.AGENTS}, {agent: [False] * 8 for agent in tiny.AGENTS}
+    given = Published(member(), learned(), names, names), prompts, KEY, 2, PARAMS
+    with pytest.raises(UserError, match="^the server http://s5 of engine.servers: .* 0.5 nats .* of agent 'b' here"):
+        engine.draw(*given, greedy=greedy, sizes=(8, 8))
+    assert engine.metrics()["engine/gap"] == 0.5
 
 
 def test_log_probabilities_before_temperature_are_noticed(tmp_path):
@@ -552,7 +574,7 @@ def test_the_gap_is_the_mean_distance_from_an_oracle():
         oracle = tiny.np_log_probs(logits, params)[range(3), tokens]
         signs = np.array([1, -1, 1], np.float32)
         completion = Completion(np.array(tokens, np.int32), (oracle + off * signs).astype(np.float32), False)
-        given[agent], wanted[agent] = [(PROMPTS[agent][0], completion)], off
+        given[agent], wanted[agent, "s"] = [agreement.Read("s", PROMPTS[agent][0], completion)], off
     published = LOCAL.publish(0, member(), learned())
     actual = agreement.gaps(published, given, params, 1)
     assert actual == pytest.approx(wanted, abs=1e-4)
@@ -560,15 +582,28 @@ def test_the_gap_is_the_mean_distance_from_an_oracle():
 
 def test_copies_that_fill_up_do_not_count_in_the_gap():
     """Of agent a two completions, 0.25 and 1 nats away, of b one: the mean of a's tokens, not of three rows."""
+    given = off_by([("a", "s", 0.25), ("a", "s", 1.0), ("b", "s", 0.5)])
+    actual = agreement.gaps(LOCAL.publish(0, member(), learned()), given, SamplingParams(4, 0.7), 3)
+    assert actual == pytest.approx({("a", "s"): 0.625, ("b", "s"): 0.5}, abs=1e-4)
+
+
+def test_the_gap_is_of_every_server_alone():
+    given = off_by([("a", "s", 0.0), ("a", "t", 1.0), ("a", "s", 0.5), ("b", "s", 0.5), ("b", "t", 0.25)])
+    actual = agreement.gaps(LOCAL.publish(0, member(), learned()), given, SamplingParams(4, 0.7), 3)
+    wanted = {("a", "s"): 0.25, ("a", "t"): 1.0, ("b", "s"): 0.5, ("b", "t"): 0.25}
+    assert actual == pytest.approx(wanted, abs=1e-4)
+
+
+def off_by(cases):
+    """By agent, completions whose log-probabilities are off by a known amount: (agent, server, nats) of each."""
     params, given = SamplingParams(4, 0.7), {agent: [] for agent in tiny.AGENTS}
-    for agent, off in (("a", 0.25), ("a", 1.0), ("b", 0.5)):
+    for agent, server, off in cases:
         tokens = [11, 12, 13]
         logits = tiny.completion_logits(_own(tiny.AGENTS.index(agent)), PROMPTS[agent][0], tokens)
         oracle = tiny.np_log_probs(logits, params)[range(3), tokens]
         completion = Completion(np.array(tokens, np.int32), (oracle - off).astype(np.float32), False)
-        given[agent].append((PROMPTS[agent][0], completion))
-    published = LOCAL.publish(0, member(), learned())
-    assert agreement.gaps(published, given, params, 3) == pytest.approx({"a": 0.625, "b": 0.5}, abs=1e-4)
+        given[agent].append(agreement.Read(server, PROMPTS[agent][0], completion))
+    return given
 
 
 @pytest.mark.parametrize("a, b, servers, wanted", [
@@ -583,8 +618,8 @@ def test_of_each_agent_every_server_that_drew_is_compared(tmp_path, monkeypatch,
 
     def gaps(published, rows, params, number):
         numbers.add(number)
-        compared.update({agent: [int(one.tokens_L[0]) for _, one in own] for agent, own in rows.items()})
-        return dict.fromkeys(rows, 0.0)
+        compared.update({agent: [int(read.completion.tokens_L[0]) for read in own] for agent, own in rows.items()})
+        return {(agent, read.server): 0.0 for agent, own in rows.items() for read in own}
 
     def complete(job, lines):
         token = int(job.server.url.removeprefix("http://s"))
@@ -604,6 +639,14 @@ def test_of_each_agent_every_server_that_drew_is_compared(tmp_path, monkeypatch,
 
 
 # Calls
+
+
+def test_waits_double_up_to_the_longest_whatever_their_number():
+    waits = list(Server("http://x", timeout=1.0, retries=2000).waits())
+    assert len(waits) == 2000
+    for n, wait in enumerate(waits):
+        longest = 0.5 * 2**n if n < 6 else 30
+        assert 0.75 * longest <= wait <= longest
 
 
 def test_an_answer_that_drips_in_ends_at_its_deadline():

@@ -59,6 +59,27 @@ def test_the_memory_that_was_planned_and_that_was_used(dtype, width, monkeypatch
     assert line.startswith(f"memory of a device: 2.50 GB at most; planned were {wanted / 1e3:.2f} GB of parameters")
 
 
+def test_the_largest_call_of_an_iteration_is_planned():
+    """Of a pipeline the second agent reads 16 prompts at a time, more than both agents' 2 prompts with 8 answers."""
+    team = tiny_learners.team()
+    config = small_config(**{"train.protocol": "pipeline", "train.group": 8})
+    parts = plan_table.memory(config, team, {})
+    assert parts["cache"] * 1e6 == 2 * 8 * 4 * (16 * 30 + 16 * 10)
+
+
+def test_an_evaluation_is_sized_by_its_largest_turn(monkeypatch):
+    """Every one of 8 answers goes on alone: a problem's second turn has 8 prompts, and no agent's is larger."""
+    team = tiny_learners.team()
+    held = [(member.base, member.trainable) for member in team.members]
+    parameters = sum(x.nbytes for x in jax.tree.leaves(held))
+    of_agent = 2 * 8 * 4 * 8 * (30 + 10)
+    for protocol, agents, turns in (("simultaneous", 2, 2), ("pipeline", 1, 1), ("pipeline", 1, 2)):
+        config = small_config(**{"train.protocol": protocol, "train.turns": turns, "train.prompts": 1})
+        limit = parameters + 2 * 5.5 * agents * of_agent  # of which an evaluation takes a half
+        monkeypatch.setattr(device_memory, "limit", lambda device, limit=limit: limit)
+        assert evaluations.rows_per_batch(config, team, held) == 5 * 8
+
+
 def test_an_evaluation_takes_what_the_training_leaves(monkeypatch):
     """Of 96 completions 12 problems with 8 answers each; less where their caches have no room."""
     team, config = tiny_learners.team(), small_config()

@@ -83,3 +83,27 @@ def test_one_that_never_began_is_named_by_its_number(of):
         (folder / "1.json").write_text("{half")
         assert first.lost() == ["process 1 has given no sign of life"]
     assert complaints.empty()  # it may still be reading its models
+
+
+@pytest.mark.parametrize("state", ["failed: ValueError: earlier", "runs"])
+def test_what_an_earlier_process_left_is_not_held_against_one_that_comes(of, state):
+    build, complaints, folder = of
+    folder.mkdir()
+    left = dict(host="old", pid=4711, beats=9, state=state)
+    (folder / "1.json").write_text(json.dumps(left))
+    with build(0, silence=0.3) as first:
+        assert first.lost() == ["process 1 has given no sign of life"]
+        threading.Event().wait(0.4)
+        assert complaints.empty()
+        (folder / "1.json").write_text(json.dumps(left | {"host": "new", "beats": 1, "state": "failed: OSError: now"}))
+        assert complaints.get(timeout=600) == "process 1 on host new (pid 4711) failed: OSError: now"
+
+
+def test_a_process_that_is_named_and_comes_back_is_named_again(of):
+    build, complaints, folder = of
+    with build(0, silence=0.1):
+        for beats in (1, 2):
+            (folder / "1.json").write_text(json.dumps(dict(host="h", pid=7, beats=beats, state="runs")))
+            sentence = complaints.get(timeout=600)
+            assert sentence.startswith("process 1 on host h (pid 7) has given no sign of life for ")
+    assert complaints.empty()

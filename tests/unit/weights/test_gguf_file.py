@@ -10,6 +10,7 @@ import pytest
 from tiny_models import TINY, VARIANTS, assert_same, random_params
 
 from jaxmarl_llm import weights
+from jaxmarl_llm.analysis.planning import models
 from jaxmarl_llm.policy import RopeConfig, Windows
 from jaxmarl_llm.weights import gguf_file, hf, hf_config
 
@@ -87,6 +88,14 @@ def test_gguf_round_trip(arch, config, tmp_path, monkeypatch):
     stamp = (cached / "model.safetensors").stat().st_mtime_ns
     assert_same(weights.load(str(tmp_path / "tiny.gguf")).params, params)
     assert (cached / "model.safetensors").stat().st_mtime_ns == stamp, "the second load reads the cache"
+
+
+def test_a_plan_reads_the_sizes_of_a_gguf_file_and_converts_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXMARL_LLM_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, PLAIN_QWEN2, random_params(PLAIN_QWEN2), "qwen2")
+    assert models.policy_config(str(path)) == PLAIN_QWEN2 and models.stored_dtype(str(path)) == "float32"
+    assert not (tmp_path / "cache").exists()
 
 
 GEMMA = dataclasses.replace(VARIANTS["gemma3"], query_width=None)  # llama.cpp divides by the width of the heads

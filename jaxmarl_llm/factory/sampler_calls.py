@@ -1,15 +1,22 @@
-"""The calls of the sampler that a config makes, and the batches of its updates, for the jobs of a plan."""
+"""The calls of the sampler that a config makes, in training and in an evaluation, and the batches of its updates."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from jaxmarl_llm.analysis.planning.job import Call
-from jaxmarl_llm.config import agent_settings, experience, gate, programs, workload
-from jaxmarl_llm.config.options import is_dotted
+from jaxmarl_llm.config import agent_settings, experience, gate, imitation, programs, systems, workload
 from jaxmarl_llm.factory.protocols import STEPS
 from jaxmarl_llm.protocols.pipeline import one_by_one
 from jaxmarl_llm.protocols.relay import turns_of
-from jaxmarl_llm.utils.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of the sampler: some agents answer ``prompts`` prompts each, ``samples`` times."""
+
+    agents: tuple[str, ...]
+    prompts: int
+    samples: int
 
 
 class _Plan(NamedTuple):
@@ -32,26 +39,34 @@ def of_turns(
 ) -> tuple[Call, ...]:
     """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
 
-    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
+    Of a protocol of the user's own as if all agents answered in every turn.
 
-    ValueError for a protocol of the user's own.
+    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
     """
-    name = config.train.protocol
-    if is_dotted(name):
-        raise UserError(
-            f"train.protocol={name!r}: what a protocol of your own asks for is not known "
-            "before it speaks; plan with the built-in one that is most like it"
-        )
     samples = [group] + [later or group] * (len(nodes) - 1)
-    plan = _Plan(config, agents, nodes, samples, candidates)
+    return _calls(config.train.protocol, _Plan(config, agents, nodes, samples, candidates))
+
+
+def of_evaluation(config, agents, items: int, answers: int) -> tuple[Call, ...]:
+    """Calls of the sampler in a batch of an evaluation: ``answers`` chains of each of ``items`` problems.
+
+    Those of a tree are a pipeline's, see `protocols.build`.
+    """
+    rest, name = config.train.turns - 1, config.train.protocol
+    plan = _Plan(config, agents, [items] + [items * answers] * rest, [answers] + [1] * rest, 1)
+    return _calls("pipeline" if name == "tree" else name, plan)
+
+
+def _calls(name: str, plan: _Plan) -> tuple[Call, ...]:
+    """The calls of a protocol; those of no agent of the stack are left out."""
     if name in _OF_PROTOCOL:
         calls = _OF_PROTOCOL[name](plan)
     elif name in programs.METHODS:
         calls = _programs(plan)
-    elif (steps := _steps(config)) is not None:
+    elif (steps := _steps(plan.config, name)) is not None:
         calls = _in_steps(plan, steps)
     else:
-        calls = [Call(agents, n, g) for n, g in zip(nodes, samples, strict=True)]
+        calls = [Call(tuple(plan.agents), n, g) for n, g in zip(plan.nodes, plan.samples, strict=True)]
     return tuple(call for call in calls if call.agents)
 
 
@@ -131,7 +146,12 @@ _OF_PROTOCOL: dict[str, Callable[[_Plan], list[Call]]] = {
 
 
 def of_training(config, agents, group: int) -> tuple[Call, ...]:
-    """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`."""
+    """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`.
+
+    () where the system learns from demonstrations alone.
+    """
+    if imitation.draws_nothing(config):
+        return ()
     later, candidates = config.train.later_samples, workload.candidates(config)
     calls = of_turns(config, agents, workload.nodes(config), group, later, candidates)
     number = experience.most_shortcuts(config) * config.train.prompts * group
@@ -140,11 +160,11 @@ def of_training(config, agents, group: int) -> tuple[Call, ...]:
     return calls
 
 
-def _steps(config) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
-    """Who answers at the same time, of protocols with an order; of a gate as if it refused nothing."""
+def _steps(config, name: str) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
+    """Who answers at the same time, of a protocol with an order; of a gate as if it refused nothing."""
     if gate.of(config):
         return one_by_one if config.gate.mode == "sequential" else None
-    return STEPS.get(config.train.protocol)
+    return STEPS.get(name)
 
 
 def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
@@ -153,7 +173,15 @@ def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_update(config, agents) -> tuple[Call, ...]:
-    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one."""
+    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one.
+
+    Of demonstrations each counts with a prompt of its own; of pairs both answers have one.
+    """
+    learners = tuple(agent for agent in agents if agent_settings.trainable(config, agent))
+    if imitation.draws_nothing(config):
+        return (Call(learners, workload.learned(config), 1),) if learners else ()
+    if config.train.system in systems.DIRECT:
+        return (Call(learners, config.preference.batch, 2),) if learners else ()
     learners_by_size: dict[tuple[int, int, int], tuple[str, ...]] = {}
     c = config.train
     calls = of_training(config, agents, c.group)
@@ -162,7 +190,7 @@ def of_update(config, agents) -> tuple[Call, ...]:
         if not learners:
             continue
         # The agents of a pipeline answer one after the other in the same turn.
-        number = turn * c.turns // len(calls) if _steps(config) is not None else turn
+        number = turn * c.turns // len(calls) if _steps(config, c.protocol) is not None else turn
         key = (number, call.prompts, call.samples)
         learners_by_size[key] = learners_by_size.get(key, ()) + learners
     parts = config.train.minibatches
