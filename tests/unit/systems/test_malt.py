@@ -11,8 +11,9 @@ import tiny
 import tiny_learners
 from test_dpo import LEAVES, ROLES, VALUES, tree
 
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import agent_settings, base_config, validate
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.systems import malt
 from jaxmarl_llm.systems.malt import Malt
 from jaxmarl_llm.systems.preferences.labelled import Labelled
@@ -154,6 +155,22 @@ def test_how_the_refiner_changes_the_answer_of_the_generator():
     assert malt.changes(made) == {"refiner/mended": 0.25, "refiner/broken": 0.25}
 
 
+@pytest.mark.parametrize("ladder", [(), (8, 16)])
+def test_the_generator_has_no_batches_in_the_last_stage(ladder):
+    """Neither as a member of its own, nor where its own sampling settings put it into a group of its own."""
+    credit, _ = played(system(), 4)[3]
+    params = SamplingParams(8, agents=((ROLES[0], SamplingParams(8, temperature=0.5)),))
+    sizes = Sizes(dict.fromkeys(ROLES, ()), (8,), ladder)
+
+    def batches(agents):
+        stack = tiny_learners.team(agents).members[0].stack
+        made = collate.of_learners(credit.forest, credit.advantages, stack, params, prompt_sizes=sizes)
+        return {batch.agents or stack.agents: np.count_nonzero(batch.lengths_NR) for batch in made}
+
+    assert batches(ROLES[:1]) == {}
+    assert batches(ROLES) == {("verifier",): 2, ("refiner",): 4}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("programs_shared")
 def test_imitation_is_the_gradient_of_cross_entropy():
@@ -182,6 +199,7 @@ def test_imitation_is_the_gradient_of_cross_entropy():
     ({"train.protocol": "simultaneous"}, "train.protocol='simultaneous': train.system='malt' needs 'tree'"),
     ({"team.agents": ("one",)}, "team.agents=('one',): train.system='malt' needs two or more"),
     ({"task.kind": "reasoning", "task.source": "sums"}, "task.total='mean': train.system='malt' needs 'last'"),
+    ({"team.agent.main.trainable": False}, "one of them after the first must learn, or nobody prefers"),
     ({"malt.sft_steps": 90}, "malt.sft_steps=90: with preference.collect=10 it must be below 90"),
     ({"preference.collect": 100}, "preference.collect=100: must be below train.steps=100, or nobody learns"),
     ({"preference.reference": True}, "preference.reference=True: only train.system='madpo' and 'madpo_iter'"),
@@ -189,6 +207,7 @@ def test_imitation_is_the_gradient_of_cross_entropy():
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
     config = base_config()
+    agent_settings.declare(config, fields)
     config.update_from_flattened_dict(
         {"train.system": "malt", "train.protocol": "tree", "train.joint_mode": "aligned"} | fields
     )
