@@ -19,6 +19,7 @@ from jaxmarl_llm.systems.malt import Malt
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.sft import DemonstrationOrder
 from jaxmarl_llm.update import LossConfig, collate
+from jaxmarl_llm.utils.errors import UserError
 
 FLAT = ((1.0, 1.0), (1.0, 1.0)), ((1.0, 1.0), (1.0, 1.0))
 NONE = ((0.0, 0.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, 0.0))
@@ -38,7 +39,7 @@ def system(scores=None, **options):
     def order(rows):
         return DemonstrationOrder(rows, 4, (1,))
 
-    labelled = Labelled((0,), ROLES[1:], 0.5)
+    labelled = Labelled((0,), ROLES[1:], 0.5, begins_at=3)
     options = {"batch": 2, "collect": 1, "sft_steps": 2, "beta": 0.5} | options
     return Malt(labelled, scores or Scores(), order, **options)
 
@@ -109,6 +110,46 @@ def test_in_the_last_stage_siblings_are_compared_with_the_end_of_the_second_stag
         assert metrics["verifier/dpo_loss"] == pytest.approx(np.log(2), rel=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs", "positives", "reference.json"]
     assert len((tmp_path / "positives" / "000000.jsonl").read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize("name, change, text", [
+    ("reference.json", None, r"reference\.json: is missing, .* of the stage that began after 3 iterations"),
+    ("reference.json", lambda text: text[:60], r"reference\.json: not JSON"),
+    ("reference.json", lambda text: "", r"reference\.json: is empty"),
+    ("reference.json", lambda text: "[]", r"reference\.json: holds a JSON list, expected a dict"),
+    ("reference.json", lambda text: "{}", r"reference\.json: cannot be read \(KeyError: 'begins_at'\)"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": [[0, 0]]}', r"shape \(1, 2\), .* hold 3 pairs"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": null}', r"shape \(\), .* hold 3 pairs"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": [[0, "a"]]}', r"reference\.json: cannot be read"),
+    ("pairs/000000.jsonl", lambda text: "".join(text.splitlines(True)[1:]), r"reference\.json: .* hold 2 pairs"),
+    ("pairs/000000.jsonl", None, r"reference\.json: .* hold 0 pairs"),
+])  # fmt: skip
+def test_a_last_stage_never_goes_on_with_another_reference(name, change, text, tmp_path):
+    made, again = system(), system()
+    with made.models.kept_in(tmp_path):
+        played(made, 4)
+    path = tmp_path / name
+    content = path.read_text()
+    path.unlink()
+    if change:
+        path.write_text(change(content))
+    with again.models.kept_in(tmp_path), pytest.raises(UserError, match=text):
+        again.models.restore(4)
+
+
+@pytest.mark.parametrize("name, text", [
+    ("pairs", "pairs: its files .* are missing, which hold the pairs"),
+    ("positives", "positives: its files .* are missing, which hold what is to be imitated"),
+])  # fmt: skip
+def test_missing_files_are_named_and_not_the_reward(name, text, tmp_path):
+    made, again = system(), system()
+    with made.models.kept_in(tmp_path):
+        played(made, 2)
+    (tmp_path / name / "000000.jsonl").unlink()
+    with again.models.kept_in(tmp_path):
+        again.models.restore(2)
+        with pytest.raises(UserError, match=text):
+            again.assign(None)
 
 
 def test_the_likelihood_of_the_better_answers_is_added_in_the_last_stage():
