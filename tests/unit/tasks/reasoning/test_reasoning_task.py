@@ -6,10 +6,10 @@ import types
 
 import pytest
 
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import base_config, reasoning, validate
 from jaxmarl_llm.factory import tasks as task_factory
 from jaxmarl_llm.protocols import Answer
-from jaxmarl_llm.tasks.reasoning import shown_scores
+from jaxmarl_llm.tasks.reasoning import riddles, routes, shown_scores
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
@@ -189,12 +189,26 @@ def test_a_config_makes_the_task():
     ({"task.centralised": True, "team.agents": ("team",)}, "task.kind='reasoning' has one role, allowed is False"),
     ({"task.total": "last", "task.reward": "my.reward"}, "task.total='last': task.reward='my.reward' judges in place"),
     ({"team.models": ("random-tiny", "scripted:repeater")}, "repeats the words of clues and trust"),
+    ({"team.models": ("random-tiny", "scripted:repeater"), "task.source": "trust.jsonl"}, "repeats the words of clues"),
+    ({"team.models": ("random-tiny", "scripted:cheap"), "task.source": "routes/a.jsonl"}, "the questions of routes"),
     ({"task.feedback": "heard"}, "task.feedback='heard': no turn follows"),
     ({"train.protocol": "mixture"}, "train.protocol='mixture': task.kind='reasoning' allows all but those"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):
         config(fields)
+
+
+@pytest.mark.parametrize("fields", [
+    {"eval.vote": "majority", "task.source": "clues.jsonl"}, {"eval.vote": "majority", "task.source": "clues[1].jsonl"},
+    {"team.models": ("random-tiny", "scripted:repeater"), "task.source": "trust:shuffled[:6]"},
+])  # fmt: skip
+def test_a_file_is_no_riddle_by_its_name(fields):
+    config(fields)
+
+
+def test_sources_that_scripts_know_are_those_that_there_are():
+    assert {*reasoning.REPEATED, "guess"} == {*riddles.SOURCES} and reasoning.ROUTES == routes.SOURCES
 
 
 @pytest.mark.parametrize("fields, message", [
