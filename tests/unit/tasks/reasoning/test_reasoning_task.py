@@ -9,12 +9,15 @@ import pytest
 from jaxmarl_llm.config import base_config, reasoning, validate
 from jaxmarl_llm.factory import tasks as task_factory
 from jaxmarl_llm.protocols import Answer
+from jaxmarl_llm.protocols.types import collect_feedback
 from jaxmarl_llm.tasks.reasoning import riddles, routes, shown_scores
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.testing import check_task
+from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 
 ITEM = ReasoningItem("two", "What is 1 + 1?", "2")
 AGENTS = ("a", "b", "c")
@@ -121,6 +124,22 @@ def short_verifier(questions, texts):
 
 def wordy_verifier(questions, texts):
     return ["sure" for _ in texts]
+
+
+def broken_verifier(questions, texts):
+    raise KeyError("weights")
+
+
+@pytest.mark.parametrize("name, kind, message", [
+    ("broken_verifier", UserCodeError, r"broken_verifier' raised on answers to two \(KeyError: 'weights'\)"),
+    ("bad_verifier", UserError, "bad_verifier' gave 1.5; expected a number from 0 to 1"),
+])  # fmt: skip
+def test_a_fault_of_a_verifier_is_reported_as_its_own(name, kind, message):
+    """Both kinds are shown as a sentence by every command, `cli.entry.EXPECTED`; no protocol makes them another."""
+    task = ReasoningTask([ITEM], ("a", "b"), scores=shown_scores.build(f"{__name__}.{name}", 0.2))
+    answers = [Answer(ITEM, {"a": "1", "b": "2"}, None)]
+    with pytest.raises(kind, match=f"^task.shown_score .*{message}"):
+        collect_feedback(task.feedback, answers)
 
 
 def test_a_verifier_of_ones_own():
