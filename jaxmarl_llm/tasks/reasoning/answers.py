@@ -7,6 +7,7 @@ text. A text without an answer is an outcome of its own, `NONE`, which is never 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -38,6 +39,11 @@ _NUMBER = re.compile(
     r"(?:[eE](?P<exponent>[-+]?[0-9]+)(?!\w))?"
     r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
 )
+_PERCENT = re.compile(r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*(?:%|per ?cent\b)")
+_SHARE = re.compile(
+    r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(?:\s*/\s*|\s+(?:out\s+)?of\s+)"
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?!\w|\.[0-9])"
+)
 # "A car" at the start of a sentence and "I think" name no option; "A fits", "A or B" and "I is right" do.
 _ARTICLE = re.compile(r"(?:^|[.!?]\s+|\n\s*)(A)[ \t]+(?!(?:and|or|but|because|since|would|can|\w+s)\b)[a-z]")
 _PRONOUN = re.compile(r"I[ \t]+(?!(?:is|or|and|because|since)\b)[a-z]")
@@ -65,6 +71,27 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
     pieces = [*((box, False) for box in boxed[-1:]), *((line, True) for line in after), (text, False)]
     candidates = (reader(piece, first) for piece, first in pieces)
     return next((answer for answer in candidates if answer is not None), NONE)
+
+
+def read_score(text: str) -> float:
+    """The last number of a text as a score from 0 to 1: per cent, a share such as "8/10" or "0.3 of 1", or by itself.
+
+    A share outside is cut to 0..1; NaN for no number, and for one above 1 by itself, whose scale is not known.
+
+    >>> read_score("It is 80% sure."), read_score("8 out of 10"), read_score("0.9"), read_score("8")
+    (0.8, 0.8, 0.9, nan)
+    """
+    score = read(_SHARE.sub(_share, _PERCENT.sub(r"\1/100", _plain(text))), "number")
+    return math.nan if score is NONE or score > 1 else float(max(score, 0))
+
+
+def _share(match: re.Match) -> str:
+    """A share as a/b, at most 1; one of nothing stays, and is no number."""
+    part, whole = map(Fraction, match.groups())
+    if not whole:
+        return match[0]
+    value = min(part / whole, Fraction(1))
+    return f"{value.numerator}/{value.denominator}"
 
 
 def is_marked(text: str) -> bool:

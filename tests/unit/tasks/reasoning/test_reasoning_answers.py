@@ -109,12 +109,23 @@ def test_short_texts(text, wanted):
     assert read(text, "text") == wanted
 
 
+@pytest.mark.parametrize("text, score", [
+    ("0.9", 0.9), ("1", 1), ("0", 0), ("-1", 0), (".25", 0.25), ("80%", 0.8), ("5%", 0.05), (r"\boxed{80\%}", 0.8),
+    ("12.5 percent", 0.125), ("150%", 1), ("8/10", 0.8), ("0.2/1.0", 0.2), ("0.3 out of 1", 0.3), ("4 of 5.", 0.8),
+    (r"\frac{3}{4}", 0.75), ("12/10", 1), ("Score: 0.2", 0.2), ("I am 90% sure: 0.7", 0.7), ("8", math.nan),
+    ("80", math.nan), ("1.5", math.nan), ("0.3/0", math.nan), ("", math.nan), ("sure", math.nan),
+])  # fmt: skip
+def test_scores(text, score):
+    assert answers.read_score(text) == pytest.approx(score, nan_ok=True)
+
+
 def test_nothing_takes_long_or_raises():
     texts = ["(" * 9000, r"\boxed{" * 30000, "{" * 9000 + "}" * 9000, "answer is " * 3000, "1," * 9000, "9/" * 9000]
     texts += [r"\text{" * 9000, "1,111" * 9000, r"1\frac" * 9000, r"\frac{1," * 9000, "^{" * 9000, "9" * 40000]
     for kind in answers.KINDS:
         for text in (*texts, "\0\ufffd", "1e" * 9000, "1e" + "9" * 9000, "1e999999999"):
             read(text, kind, ("A", "B"))
+            answers.read_score(text)
 
 
 def test_votes():

@@ -70,7 +70,9 @@ def test_scorers_choose_an_answer():
 
     assert pair("2", "3", "0.9", "0.1").total == 1 and pair("2", "3", "0.1", "0.9").total == 0
     assert pair("2", "3", "0.5", "0.5").total == 1 and pair("3", "2", "", "0").total == 1  # the first; any score
-    assert pair("2", "3", "7", "8").total == 1  # scores above 1 count as 1
+    assert pair("2", "3", "7", "8").total == 1 and pair("3", "2", "7", "0.1").total == 1  # above 1: no score
+    assert pair("2", "3", "80%", "0.7").total == 1 and pair("3", "2", "5%", "0.1").total == 1
+    assert pair("3", "2", "0.3 out of 1", "0.5").total == 1
     assert pair("2", "3", "0.9", "0.1").local == pytest.approx(
         {"a": 1, "b": 0, "score_a": 1 - 0.1**2, "score_b": 1 - 0.1**2}
     )
