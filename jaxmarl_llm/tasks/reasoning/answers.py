@@ -153,7 +153,8 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
     flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
     words = _words(piece, first)
-    alone = list(re.finditer(rf"(?<![\w'])({names})(?![\w'])", piece, flags))
+    # Of 1.2 neither side is one of the options 1 and 2.
+    alone = list(re.finditer(rf"(?<![\w'])(?<!\d\.(?=\d))({names})(?![\w'])(?!(?<=\d)\.\d)", piece, flags))
     alone = [match for match in alone if len(match.group(1)) > 1 or match.start() not in words]
     if first:
         picked = sorted([*inside, *alone], key=lambda match: match.start(1))[:1]

@@ -83,6 +83,14 @@ def test_letters_that_are_words_too(text, letter):
     assert read(text, "choice", "ABCDEFGHI") == letter
 
 
+@pytest.mark.parametrize("text, digit", [
+    ("1.2", None), ("It is 1.2, so 3.", "3"), ("2.5 is too much", None), ("It is 2.", "2"), ("2. the second", "2"),
+    ("No.2", "2"), ("3 or 2", "2"), ("The answer is 1.5, so 2", "2"), ("B.2", "2"),
+])  # fmt: skip
+def test_digits_as_options(text, digit):
+    assert read(text, "choice", ("1", "2", "3")) == digit
+
+
 def test_words_of_options_may_begin_with_an_article():
     assert read("A cat", "choice", ("A cat", "A dog")) == read("A cat it is", "choice", ("A cat", "A dog")) == "A cat"
 

@@ -142,6 +142,7 @@ def test_numbers_of_files_keep_their_value(answer, value, tmp_path):
     ({"question": "?", "answer": "2 \u00d7 10^5"}, "field 'answer' is .*, which is more than a number"),
     ({"question": "?", "answer": 1e300}, "field 'answer' is '10{38}.*, which is no number"),
     ({"question": "?", "answer": "C", "choices": ["a", "b"]}, "field 'answer' is 'C', which is no choice, .* A, B"),
+    ({"question": "?", "answer": "A", "kind": "choice", "options": ["A", "a"]}, "field 'options' .*, expected texts"),
     ({"question": "?", "answer": "C", "kind": "choice"}, "field 'kind' is 'choice': it needs 'choices', texts"),
     ({"question": "?", "answer": 1, "kind": "code"}, "field 'kind' is 'code', expected number, choice, text"),
     ({"question": "?", "answer": 1, "choices": "ab"}, "field 'choices' is 'ab', expected a list"),
