@@ -118,6 +118,9 @@ def test_files(tmp_path):
     rows = [row | {"split": split} for row, split in zip(ROWS, ("train", *SPLITS), strict=True)]
     path.write_text("\n".join(map(json.dumps, rows)))
     assert [len(load_items(str(path), split)) for split in SPLITS] == [2, 1, 1]
+    path.write_text("\n".join(map(json.dumps, [*rows[:3], ROWS[3]])))
+    with pytest.raises(ValueError, match=r"mine.jsonl: 1 row\(s\) have no field 'split' .*: paris$"):
+        load_items(str(path), "test")
 
 
 @pytest.mark.parametrize("answer, value", [
