@@ -5,12 +5,13 @@ Result:    most are compared on a game whose optimum is known in docs/game.md; n
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
-  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der, mutual
+  madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der, mutual,
+  corex, corex_review, corex_retrieve (protocols, which MAGRPO trains)
                  (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
   smoke          with one of these: two tiny random models, which earn something by the letters they write
                  (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl, mlpo, malt and sweet answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), and
+                 of maporl, mlpo, malt, sweet and corex answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), and
                  that of der has no models, and those of mutual act in the room with a ball
 """
 
@@ -90,25 +91,51 @@ SYSTEMS = {
     "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
     "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip
+# Corex, which is protocols alone: two teams and a judge, edits one after the other, answers and scores.
+_COREX = {
+    "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.joint_mode": "aligned",
+    "sampling.max_new_tokens": 32,
+}  # fmt: skip
+COREX = {
+    "corex": {
+        "train.protocol": "teams", "team.agents": ("first", "second", "third", "fourth", "judge"),
+        "train.turns": 2, "eval.vote": "judge",
+    },
+    "corex_review": {
+        "train.protocol": "review", "team.agents": ("first", "second", "third"), "eval.vote": "last",
+    },
+    "corex_retrieve": {
+        "train.protocol": "retrieve", "team.agents": ("first", "second", "score_first", "score_second"),
+        "eval.vote": "best",
+    },
+}  # fmt: skip
+# What those of questions answer with ,smoke: riddles for as many agents.
+RIDDLES = {
+    "maporl": "clues", "mlpo": "trust", "malt": "lock3", "sweet": "guess", "corex": "lock3", "corex_review": "lock3",
+    "corex_retrieve": "trust",
+}  # fmt: skip
+ALL = SYSTEMS | {name: _COREX | fields for name, fields in COREX.items()}
 
 
 def get_config(arg=None):
     """The system named after the colon; ValueError for none or several."""
-    options = parse_arg(arg, smoke=False, **dict.fromkeys(SYSTEMS, False))
-    chosen = [name for name in SYSTEMS if options[name]]
+    options = parse_arg(arg, smoke=False, **dict.fromkeys(ALL, False))
+    chosen = [name for name in ALL if options[name]]
     if len(chosen) != 1:
-        raise UserError(f"config options name {chosen}; allowed is one of {', '.join(SYSTEMS)}")
+        raise UserError(f"config options name {chosen}; allowed is one of {', '.join(ALL)}")
     config = coding.get_config()
-    config.train.system = chosen[0]
-    agent_settings.declare(config, SYSTEMS[chosen[0]])
-    config.update_from_flattened_dict(SYSTEMS[chosen[0]])
+    config.train.system = chosen[0] if chosen[0] in SYSTEMS else "magrpo"
+    agent_settings.declare(config, ALL[chosen[0]])
+    config.update_from_flattened_dict(ALL[chosen[0]])
+    if config.task.kind != "coding":
+        config.task.test_source = ""  # that of the coding problems is a slice of them
     if chosen[0] == "sweet":
         config.team.models = (config.model, "scripted:answerer")
     if options.smoke:
         presets.smoke(config)
         config.policy.remat = "none"
-        if config.train.system in ("maporl", "mlpo", "malt", "sweet"):
-            riddles(config)
+        if chosen[0] in RIDDLES:
+            riddles(config, chosen[0])
             return config
         if config.train.system == "mutual":
             room(config)
@@ -126,11 +153,12 @@ def get_config(arg=None):
     return config
 
 
-def riddles(config):
+def riddles(config, name):
     """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
     config.model = "game-tiny"
-    sources = {"maporl": "clues", "mlpo": "trust", "malt": "lock3", "sweet": "guess"}
-    config.task.source = sources[config.train.system]
+    config.task.source = RIDDLES[name]
+    if name == "corex":
+        config.team.agents = ("first", "second", "judge")
     config.task.eval_source = config.task.test_source = ""
     if config.train.system == "malt":
         config.preference.update(collect=1, batch=4)
@@ -145,6 +173,8 @@ def riddles(config):
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.train.group = 3 if config.train.system == "malt" else 8  # of two answers both are often wrong
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()
+    if name in COREX:
+        config.sampling.max_prompt_tokens = 448  # a judge reads what two teams wrote
 
 
 def room(config):

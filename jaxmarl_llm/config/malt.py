@@ -1,5 +1,6 @@
 """Fields of train.system=malt: labels of a tree's answers, and the stages that learn from them."""
 
+from jaxmarl_llm.config import agent_settings
 from jaxmarl_llm.config.fields import number
 from jaxmarl_llm.config.options import ConfigDict
 
@@ -22,6 +23,11 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(
             f"team.agents={tuple(config.team.agents)!r}: train.system='malt' needs two or more: the first one only "
             "imitates, the others also prefer"
+        )
+    elif not any(agent_settings.trainable(config, agent) for agent in config.team.agents[1:]):
+        bad.append(
+            f"team.agents={tuple(config.team.agents)!r}: with train.system='malt' one of them after the first must "
+            "learn, or nobody prefers"
         )
     if config.task.kind == "reasoning" and not config.task.reward and config.task.total != "last":
         bad.append(

@@ -1,11 +1,21 @@
 """Fields of task.kind=reasoning: what a team earns by its answers, and what agents are shown of them."""
 
-from jaxmarl_llm.config import programs, remote, systems
+import re
+
+from jaxmarl_llm.config import programs, remote, systems, workload
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 KIND = "reasoning"
 PRICED = ("scripted:cheap", "scripted:mid", "scripted:dear")  # answer the questions of routes
+ROUTES = ("routes", "routes:two_step")
+REPEATED = (
+    "clues",
+    "trust",
+    "trust:shuffled",
+    "lock3",
+    "lock3:shuffled",
+)  # whose words 'scripted:repeater' repeats
 FEEDBACKS = ("heard", "heard_scored")
 OWN_FEEDBACK = (
     "leader",
@@ -77,21 +87,27 @@ def _grades(config: ConfigDict) -> list[str]:
     return [f"task.grades={grades!r}: allowed are whole numbers from 0, each once"]
 
 
+def _source(config: ConfigDict) -> str:
+    """The name of the questions' source, without a slice: a file may begin as that of a riddle."""
+    return re.sub(r"\[-?\d*:-?\d*(:[1-9]\d*)?\]$", "", config.task.source)
+
+
 def _repeats(config: ConfigDict) -> list[str]:
     """A script that reads riddles, where there are none."""
+    source = _source(config)
     answerers = [agent for agent, name in remote.agents(config).items() if name == "scripted:answerer"]
-    if answerers and not config.task.source.startswith("guess"):
+    if answerers and source != "guess":
         return [
             f"the model 'scripted:answerer' of agent {answerers[0]!r}: it knows the pairs of guess, task.source is "
             f"{config.task.source!r}"
         ]
     priced = [name for name in remote.agents(config).values() if name in PRICED]
-    if priced and not config.task.source.startswith("routes"):
+    if priced and source not in ROUTES:
         return [
             f"the model {priced[0]!r}: it answers the questions of routes, task.source is {config.task.source!r}"
         ]
     repeats = [agent for agent, name in remote.agents(config).items() if name == "scripted:repeater"]
-    if not repeats or config.task.source.startswith(("clues", "trust", "lock3")):
+    if not repeats or source in REPEATED:
         return []
     return [
         f"the model 'scripted:repeater' of agent {repeats[0]!r}: it repeats the words of clues and trust, "
@@ -104,14 +120,18 @@ def _vote(config: ConfigDict) -> list[str]:
     vote, chains, why = config.eval.vote, config.eval.chains, ""
     if not vote:
         return [f"eval.chains={chains}: eval.vote is '', allowed is 1"] if chains > 1 else []
-    if config.task.source.startswith("clues"):
+    if _source(config) == "clues":
         why = "the agents of clues have answers of their own, allowed is ''"
     elif vote == "best" and config.train.protocol != "retrieve":
         why = f"train.protocol={config.train.protocol!r} has no scores, 'retrieve' has"
     elif vote != "best" and config.train.protocol == "retrieve":
         why = "with train.protocol='retrieve' the scores decide, allowed are '' and 'best'"
-    elif vote == "judge" and len(config.team.agents) < 3:
-        why = f"needs two agents and a judge, team.agents is {tuple(config.team.agents)!r}"
+    elif vote == "judge" and (number := workload.agents_per_turn(config)) < 3:
+        whole, turn = (
+            tuple(config.team.agents),
+            f", and with train.protocol='relay' a turn has {number} of them",
+        )
+        why = f"needs two agents and a judge, team.agents is {whole!r}{turn if number < len(whole) else ''}"
     bad = [f"eval.vote={vote!r}: {why}"] if why else []
     if chains > config.eval.samples:
         bad.append(f"eval.chains={chains}: allowed is 1 to eval.samples={config.eval.samples}")

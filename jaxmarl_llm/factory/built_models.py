@@ -35,7 +35,7 @@ def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.Lo
     or of the six commits.
     """
     how = dict(compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat, on_host=on_host)
-    if config.task.kind == "reasoning" and config.task.source == "guess":
+    if config.task.kind == "reasoning" and sources.parse(config.task.source)[0] == "guess":
         return word_model.build(guess.texts(), guess.habits(word_model.START, word_model.END), seed, **how)
     if config.task.kind == "commits":
         texts, names = [*six.texts(), quoted(dict.fromkeys(config.team.agents, ""))], six.NAMES

@@ -142,13 +142,18 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
       {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
 
     Raises:
-      ValueError: for a k or checkpoint that cannot be, before any model is loaded, and what loading raises.
+      ValueError: for a k, samples or a checkpoint that cannot be, before any model is loaded, and what loading raises.
     """
     check_read(config, workdir)
     config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:
         scores.pass_at_k(samples, 0, k)
+    if config.eval.vote and samples < config.eval.chains:
+        raise UserError(
+            f"--samples={samples}: allowed is eval.chains={config.eval.chains} or more with "
+            f"eval.vote={config.eval.vote!r}, or none of its votes could be held"
+        )
     step = saved_agents.read_meta(workdir, which)["step"] if workdir else 0
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(tasks.build_executor(config))

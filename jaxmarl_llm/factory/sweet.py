@@ -29,6 +29,7 @@ def build(config, team: Team, trainables: Callable[[], list], task: Task | None)
     hidden = hidden_tokens(config, team[actor], task if own.privileged else None)
     seed = (config.seed, randomness.STREAMS.index("preferences"))
     options = dict(most=c.pairs, selection=c.selection, batch=c.batch, updates=c.model_updates)
+    options["begins_at"] = c.collect + own.critic_steps
     learned = Learned(actor, hidden, build_critic(config, team), seed, **options)
     return Sweet(learned, actor, scores, c.batch, c.collect, own.critic_steps, c.beta, c.nll)
 

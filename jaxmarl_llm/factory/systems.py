@@ -257,7 +257,7 @@ def build_malt(config, scores, collect: int) -> malt.Malt:
     """MALT's stages; ``scores`` as of `dpo.Dpo`."""
     c, multiple = config.preference, config.train.prompts_per_microbatch
     seeds = [(config.seed, randomness.STREAMS.index(name)) for name in ("preferences", "demonstrations")]
-    options = dict(most=c.pairs, selection=c.selection)
+    options = dict(most=c.pairs, selection=c.selection, begins_at=collect + config.malt.sft_steps)
     labelled = Labelled(seeds[0], config.team.agents[1:], config.malt.threshold, **options)
 
     def order(rows):

@@ -86,9 +86,10 @@ class Dialogue:
         return self._to_agent(state, before.agent, before.item, messages, **place, **number)
 
     def _to_agent(self, state: Episode, agent: str, i: int, messages: Messages, **options) -> SpeakRequest:
-        """A request to the agent. UserError if the hidden text is in it."""
+        """A request to the agent. UserError if the hidden text is in it, other than in its own texts."""
         item = state.items[i]
-        if any(holds(message["content"], self.privileged(item)) for message in messages):
+        read = [message["content"] for message in messages if message["role"] != "assistant"]
+        if any(holds(text, self.privileged(item)) for text in read):
             raise UserError(
                 f"the prompt of agent {agent!r} for item {item_name(item)} holds the hidden text, which only the "
                 f"partner {self.partner!r} and critics may read"

@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from jaxmarl_llm.forest import REMARK, Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
@@ -76,12 +77,14 @@ def item_name(item: Any) -> str:
 def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
     """Call the feedback on judged answers; returns {agent: text} for each answer, in order.
 
-    Raises the feedback's own error if that names an item, else RuntimeError with the items that it was called
-    on; ValueError unless there is a text for every agent of every answer.
+    Raises the feedback's own error if that is the user's or names an item, else RuntimeError with the items that it
+    was called on; ValueError unless there is a text for every agent of every answer.
     """
     names = list(dict.fromkeys(item_name(answer.item) for answer in answers))
     try:
         results = list(feedback(answers))
+    except (UserError, UserCodeError):
+        raise
     except Exception as error:
         if any(names_item(str(error), name) for name in names):
             raise

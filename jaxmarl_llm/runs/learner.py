@@ -77,6 +77,8 @@ class Learner:
         # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations, task)
+        # Updates that each member had no turns for, as MALT's first agent, which prefers nothing.
+        self._without_turns = dict.fromkeys(self._learning, 0)
         # Of episodes, which end in any turn: batches as if none had, so that there are few programs.
         self._turns = config.train.turns if task is not None and is_sequential(task) else 0
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
@@ -118,8 +120,8 @@ class Learner:
         return self.system.assign(forest).has_signal(self.learners)
 
     def update(self, credit: Credit) -> dict[str, float]:
-        """Let every stack learn from its turns; metrics per agent. A number that is not finite ends it."""
-        by_agent = {}
+        """Let every stack that has turns learn from them; metrics per agent. A number that is not finite ends it."""
+        by_agent, without = {}, []
         self._keep_states()
         for i in self._learning if credit.learn else ():
             member, sampling = self._team.members[i], self._loss.sampling
@@ -132,6 +134,9 @@ class Learner:
             how["held_together"] = None if self._loss.given_texts else self._loss.held_together
             advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
             batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
+            if not batches:
+                without.append(i)
+                continue
             epochs, parts = self.config.train.epochs, self.config.train.minibatches
             pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
@@ -153,6 +158,8 @@ class Learner:
                 if not all(map(math.isfinite, rows[-1].values())):
                     return by_agent | metrics.over_minibatches(rows)
             by_agent |= metrics.over_minibatches(rows)
+        for i in without:
+            self._without_turns[i] += workload.updates_per_iteration(self.config)
         return by_agent
 
     def _compile(self, sizes, fixed: tuple, packed: Sequence[packing.Packed], others: dict) -> None:
@@ -183,6 +190,8 @@ class Learner:
             # One more: they are saved first, so that what the agents resume at is among them.
             stack.enter_context(models.kept_in(folder / "system", keep + 1))
         start = self._restore(folder)
+        done = workload.updates(self.config, start)
+        self._without_turns = {i: done - int(self.states[i].step) for i in self._learning}
         for i in self.states:
             member = self._team.members[i]
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
@@ -258,4 +267,4 @@ class Learner:
         leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
-        return all(int(self.states[i].step) == done for i in self._learning)
+        return all(int(self.states[i].step) + n == done for i, n in self._without_turns.items())

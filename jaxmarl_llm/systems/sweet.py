@@ -43,6 +43,7 @@ class Learned:
       critic: of the agent.
       seed: of all draws.
       batch, updates: pairs of dialogues in an update of the critic, and updates in an iteration.
+      begins_at: iterations before the stage in which the agent learns.
       options: most, selection of `Pool`, by the critic's scores.
     """
 
@@ -55,11 +56,12 @@ class Learned:
         *,
         batch: int,
         updates: int,
+        begins_at: int,
         **options,
     ):
         self.dialogues, self.critic = Dialogues(agent, hidden, (*seed, 1)), critic
         self.pool = Pool((*seed, 2), self._ranked, **options)
-        self.reference = Reference(self.pool, (agent,))
+        self.reference = Reference(self.pool, (agent,), begins_at)
         self._batch, self._updates = batch, updates
 
     @property

@@ -13,6 +13,7 @@ from jaxmarl_llm.utils.errors import UserError
 SPLITS = ("train", "validation", "test", "all")
 _PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)(?::(?P<step>[1-9]\d*))?\])?")
+_NAMED = 5  # rows in an error
 T = typing.TypeVar("T")
 
 
@@ -44,6 +45,22 @@ def of_split(items: Sequence[T], split: str, group: Callable[[T], object] = lamb
         if split in ("all", _PLACES.get(seen[group(item)] % 8, "train")):
             chosen.append(item)
     return chosen
+
+
+def of_own_split(items: Sequence[typing.Any], split: str, source: str) -> list:
+    """Items that belong to `split` by the field ``split`` of their rows, or, if none has it, as `of_split` by grade.
+
+    Items have ``split``, ``grade`` and ``task_id``. UserError with the ids of rows without one where others have one.
+    """
+    if not any(item.split for item in items):
+        return of_split(items, split, group=lambda item: item.grade)
+    without = [item.task_id for item in items if not item.split] if split != "all" else []
+    if without:
+        named = f"{', '.join(map(str, without[:_NAMED]))}{', ..' if len(without) > _NAMED else ''}"
+        raise UserError(
+            f"{source}: {len(without)} row(s) have no field 'split' where others have one, and are in none: {named}"
+        )
+    return [item for item in items if split in ("all", item.split)]
 
 
 def other_columns(row: Mapping[str, T], known: Sequence[str]) -> dict[str, T]:

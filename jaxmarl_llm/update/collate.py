@@ -39,7 +39,11 @@ def of_learners(
         fixed = forest, advantages_R, stack, params.max_new_tokens
         batches = collate(*fixed, pad_id, prompt_sizes, agents, all_turns, period, teachers, held_together)
         all_batches += [batch.replace(sampling=params) if sampling.agents else batch for batch in batches]
-    return _of_one_width(all_batches) if prompt_sizes and prompt_sizes.ladder else tuple(all_batches)
+    return (
+        _of_one_width(all_batches)
+        if all_batches and prompt_sizes and prompt_sizes.ladder
+        else tuple(all_batches)
+    )
 
 
 def _of_one_width(batches: Sequence[Batch]) -> tuple[Batch, ...]:
@@ -66,6 +70,7 @@ def collate(
     held_together: Callable[[int, int], int] | None = None,
 ) -> tuple[Batch, ...]:
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
+    () where none of the agents has a turn.
 
     Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out. The advantages
     are by id of the turn: each a number, or each an array of one per token (L',).
@@ -118,6 +123,8 @@ def collate(
         for turn in range(last + 1, all_turns):
             batches_of[turn] = [_emptied(batch) for batch in batches_of.get(max(turn - period, 0), ())]
     batches = [batch for of_turn in batches_of.values() for batch in of_turn]
+    if not batches:
+        return ()
     if period:
         return tuple(sorted(batches, key=lambda batch: batch.agents or ()))
     missing = all_turns - 1 - last if all_turns else 0

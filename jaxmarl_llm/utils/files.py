@@ -88,6 +88,12 @@ def refuse_pointer(path: Path) -> None:
                 )
 
 
+def require_some(folder: Path, pattern: str, what: str) -> None:
+    """UserError if a folder holds no file of a pattern, or is not there; ``what``: what the files hold."""
+    if not any(folder.glob(pattern)):
+        raise UserError(f"{folder}: its files {pattern} are missing, which hold {what}")
+
+
 def read_text(path: str | os.PathLike) -> str:
     """The text of a UTF-8 file with ``\\n`` as its line ends, without the byte-order mark of Windows editors.
 

@@ -32,15 +32,18 @@ class Labelled:
       seed: seed of the draws of pairs.
       preferring: agents whose siblings make pairs.
       threshold: what values are compared with, see `siblings.labels_of`.
+      begins_at: iterations before the stage that prefers.
       options: most, selection of `Pool`.
     """
 
     states: Mapping = {}
 
-    def __init__(self, seed: Sequence[int], preferring: Sequence[str], threshold: float, **options):
+    def __init__(
+        self, seed: Sequence[int], preferring: Sequence[str], threshold: float, *, begins_at: int, **options
+    ):
         self.preferring, self._threshold = tuple(preferring), threshold
         self.pool = Pool(seed, self._find, **options)
-        self.reference = Reference(self.pool, preferring)
+        self.reference = Reference(self.pool, preferring, begins_at)
         self._positives: dict[int, list[Encoded]] = {}  # by iteration
         self._folder: pathlib.Path | None = None
 
@@ -82,6 +85,8 @@ class Labelled:
     def require(self) -> None:
         """Raise ValueError if there is no turn to imitate, or no pair to prefer."""
         if not self.positives():
+            if self._folder:
+                files.require_some(self._folder / "positives", "*.jsonl", "what is to be imitated")
             raise UserError(
                 f"after {self.done} iterations no answer is worth more than malt.threshold={self._threshold}, so there "
                 "is nothing to imitate: raise preference.collect or train.group, or take easier problems"

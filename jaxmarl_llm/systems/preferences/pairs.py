@@ -219,6 +219,8 @@ class Pool:
     def require(self) -> None:
         """Raise ValueError if there is no pair at all."""
         if not self.size:
+            if self._folder:
+                files.require_some(self._folder, "*.jsonl", "the pairs that were collected")
             raise UserError(
                 f"after {self.done} iterations no two answers to a problem earned different rewards, so "
                 "there is nothing to prefer: raise preference.collect or train.group, or give another reward"

@@ -12,6 +12,9 @@ from jaxmarl_llm.systems import dpo
 from jaxmarl_llm.systems.preferences import siblings
 from jaxmarl_llm.systems.preferences.pairs import Pool
 from jaxmarl_llm.utils import distributed, files
+from jaxmarl_llm.utils.errors import UserError
+
+NAME = "reference.json"
 
 
 class Reference:
@@ -20,10 +23,11 @@ class Reference:
     Args:
       pool: pairs of single turns, complete before `set`.
       agents: whose turns they are.
+      begins_at: iterations before the stage.
     """
 
-    def __init__(self, pool: Pool, agents: Sequence[str]):
-        self._pool, self._agents = pool, tuple(agents)
+    def __init__(self, pool: Pool, agents: Sequence[str], begins_at: int):
+        self._pool, self._agents, self._begins_at = pool, tuple(agents), begins_at
         self._logprobs: np.ndarray | None = None
         self._folder: pathlib.Path | None = None
 
@@ -45,7 +49,7 @@ class Reference:
                 self._logprobs[rows] = dpo.sums(turn_scores, ids_P2)
         if self._folder and distributed.is_main():
             text = json.dumps({"begins_at": self._pool.done, "logprobs": self._logprobs.tolist()})
-            files.atomic_write_text(self._folder / "reference.json", text)
+            files.atomic_write_text(self._folder / NAME, text)
 
     def of(self, drawn: dpo.Drawn, made: Forest) -> list[np.ndarray]:
         """The kept log-probabilities of winners and losers of drawn pairs, float32 (P_i, 2) for each agent."""
@@ -58,15 +62,34 @@ class Reference:
 
     @contextlib.contextmanager
     def kept_in(self, folder) -> Iterator[None]:
-        """Write to ``folder``/reference.json."""
+        """Write to ``folder``/`NAME`."""
         self._folder = pathlib.Path(folder)
         yield
 
     def restore(self, step: int) -> None:
-        """Restore it, if the stage began in one of the first ``step`` iterations."""
+        """Restore it, if the stage began in one of the first ``step`` iterations; the pool is restored before.
+
+        UserError if it is missing then, cannot be read, or is of other pairs than the pool's.
+        """
         self._logprobs = None
-        path = self._folder / "reference.json"
-        if path.exists():
-            kept = json.loads(files.read_text(path))
-            if kept["begins_at"] < step:  # else that iteration is done again
-                self._logprobs = np.array(kept["logprobs"], np.float32)
+        path = self._folder / NAME
+        if not path.exists():
+            if step > self._begins_at:
+                raise UserError(
+                    f"{path}: is missing, and with it the reference policy of the stage that began after "
+                    f"{self._begins_at} iterations"
+                )
+            return
+        kept = files.read_json(path)
+        try:
+            begins_at, logprobs = int(kept["begins_at"]), np.array(kept["logprobs"], np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
+        if begins_at >= step:  # that iteration is done again
+            return
+        if logprobs.shape != (self._pool.size, 2):
+            raise UserError(
+                f"{path}: holds numbers of the shape {logprobs.shape}, and the files in {self._folder / 'pairs'} hold "
+                f"{self._pool.size} pairs, which need ({self._pool.size}, 2): one of them is damaged or missing"
+            )
+        self._logprobs = logprobs

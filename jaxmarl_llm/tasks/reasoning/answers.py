@@ -7,6 +7,7 @@ text. A text without an answer is an outcome of its own, `NONE`, which is never 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,14 +20,29 @@ _LONGEST = 60  # characters of a number; Python refuses to read a few thousand d
 _LONGEST_EXPONENT = 3  # digits; Python's own numbers reach 1e308
 _BRACE = re.compile(r"\\boxed\s*\{|\\[{}]|[{}]")
 _MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
-_FRAC = re.compile(r"\\[dt]?frac\s*(?:\{\s*(-?[0-9]+)\s*\}\s*\{\s*([0-9]+)\s*\}|([0-9])\s*([0-9])(?![0-9]))")
+# 2\frac{1}{4}, \frac14, \frac{1}4; a number before it makes a mixed one, where it is no index, power or divisor.
+_PART = r"[0-9][0-9,]*(?:\.[0-9]+)?"
+_FRAC = re.compile(
+    r"(?:(?<![\w.^/])(?P<whole>[0-9]{1,3}(?:,[0-9]{3}){1,9}|[0-9]{1,30})[ \t]*(?=\\[cdt]?frac\s*(?:\{\s*)?[0-9]))?"
+    rf"\\[cdt]?frac\s*(?:\{{\s*(?P<above>-?{_PART})\s*\}}|(?P<digit>[0-9]))"
+    rf"\s*(?:\{{\s*(?P<below>-?{_PART})\s*\}}|(?P<last>[0-9])(?![0-9]))"
+)
 _WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
+_UNIT = re.compile(
+    r"\\(?:text(?:bf|it|rm)?|mathrm|mbox)\s*\{([^{}]*)\}(?:\s*\^\s*(?:[0-9]|\{\s*[0-9]\s*\}))?"
+)
+_DEGREES = re.compile(r"\^\s*(?:\\circ(?![a-zA-Z])|\{\s*\\circ\s*\})")
 # A sign counts where nothing stands before it that it could be subtracted from.
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.)])[-\u2212+]\$?)?(?<![\w.])"
     r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?:[eE](?P<exponent>[-+]?[0-9]+)(?!\w))?"
     r"(?:\s?/\s?(?P<below>[0-9]+)(?!\w|\.[0-9]))?"
+)
+_PERCENT = re.compile(r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*(?:%|per ?cent\b)")
+_SHARE = re.compile(
+    r"(?<![\w.])([0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})(?:\s*/\s*|\s+(?:out\s+)?of\s+)"
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?!\w|\.[0-9])"
 )
 # "A car" at the start of a sentence and "I think" name no option; "A fits", "A or B" and "I is right" do.
 _ARTICLE = re.compile(r"(?:^|[.!?]\s+|\n\s*)(A)[ \t]+(?!(?:and|or|but|because|since|would|can|\w+s)\b)[a-z]")
@@ -57,6 +73,27 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
     return next((answer for answer in candidates if answer is not None), NONE)
 
 
+def read_score(text: str) -> float:
+    """The last number of a text as a score from 0 to 1: per cent, a share such as "8/10" or "0.3 of 1", or by itself.
+
+    A share outside is cut to 0..1; NaN for no number, and for one above 1 by itself, whose scale is not known.
+
+    >>> read_score("It is 80% sure."), read_score("8 out of 10"), read_score("0.9"), read_score("8")
+    (0.8, 0.8, 0.9, nan)
+    """
+    score = read(_SHARE.sub(_share, _PERCENT.sub(r"\1/100", _plain(text))), "number")
+    return math.nan if score is NONE or score > 1 else float(max(score, 0))
+
+
+def _share(match: re.Match) -> str:
+    """A share as a/b, at most 1; one of nothing stays, and is no number."""
+    part, whole = map(Fraction, match.groups())
+    if not whole:
+        return match[0]
+    value = min(part / whole, Fraction(1))
+    return f"{value.numerator}/{value.denominator}"
+
+
 def is_marked(text: str) -> bool:
     """Whether a text marks something as its answer: by ``\\boxed{}``, "answer is" or "answer:".
 
@@ -67,8 +104,12 @@ def is_marked(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number and nothing else, up to space, dollar and percent signs."""
-    return _NUMBER.fullmatch(_FRAC.sub(_over, text.replace("\\%", "").strip(" $%"))) is not None
+    """Whether a text is a number and nothing else, up to space, dollar and percent signs, and a unit in LaTeX.
+
+    >>> is_number(r"12,\\!650\\text{ feet}"), is_number("12 feet")
+    (True, False)
+    """
+    return _NUMBER.fullmatch(_plain(text).strip(" $%").rstrip(".")) is not None
 
 
 def _boxes(text: str) -> list[str]:
@@ -87,7 +128,7 @@ def _boxes(text: str) -> list[str]:
 
 def _number(piece: str, first: bool) -> Fraction | None:
     """The last number of a piece, or its first one."""
-    matches = list(_NUMBER.finditer(_FRAC.sub(_over, piece)))
+    matches = list(_NUMBER.finditer(_plain(piece)))
     if not matches:
         return None
     names = ("sign", "number", "exponent", "below")
@@ -112,7 +153,8 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
     flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
     words = _words(piece, first)
-    alone = list(re.finditer(rf"(?<![\w'])({names})(?![\w'])", piece, flags))
+    # Of 1.2 neither side is one of the options 1 and 2.
+    alone = list(re.finditer(rf"(?<![\w'])(?<!\d\.(?=\d))({names})(?![\w'])(?!(?<=\d)\.\d)", piece, flags))
     alone = [match for match in alone if len(match.group(1)) > 1 or match.start() not in words]
     if first:
         picked = sorted([*inside, *alone], key=lambda match: match.start(1))[:1]
@@ -142,7 +184,29 @@ def _bare(text: str) -> str:
     return inner.strip(_MARKS) if enclosed and inner.strip(_MARKS) else text
 
 
+def _plain(text: str) -> str:
+    """A text with the numbers in it without LaTeX: fractions as a/b, no units, no marks between digits.
+
+    >>> _plain(r"12,\\!650"), _plain(r"\\$4{,}250"), _plain(r"-2\\frac{1}{4}\\text{ cm}^2"), _plain(r"60^\\circ")
+    ('12,650', '$4,250', '-9/4 ', '60')
+    """
+    for latex, plain in ((r"\!", ""), ("{,}", ","), (r"\$", "$"), (r"\%", "%")):
+        text = text.replace(latex, plain)
+    text = _UNIT.sub(lambda match: match[1] if re.search("[0-9]", match[1]) else " ", text)
+    return _FRAC.sub(_over, _DEGREES.sub("", text))
+
+
 def _over(match: re.Match) -> str:
-    """A LaTeX fraction as a/b."""
-    above, below, digit, last = match.groups()
-    return f"{above or digit}/{below or last}"
+    """A LaTeX fraction as a/b, apart from what stands right before and after it."""
+    text, (start, end) = match.string, match.span()
+    parts = match["above"] or match["digit"], match["below"] or match["last"]
+    above, below = (part.replace(",", "") for part in parts)
+    written = f"{above}/{below}"
+    if len(above) + len(below) <= _LONGEST and Fraction(below):
+        value = Fraction(match["whole"].replace(",", "") if match["whole"] else 0) + Fraction(
+            above
+        ) / Fraction(below)
+        written = f"{value.numerator}/{value.denominator}"
+    before = " " if re.match(r"[\w.)}]", text[start - 1 : start]) else ""
+    after = " " if text[end : end + 1].isalnum() else ""
+    return f"{before}{written}{after}"

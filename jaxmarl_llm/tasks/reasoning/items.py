@@ -112,6 +112,10 @@ def complaints(row: Mapping) -> list[str]:
         texts = isinstance(held, list) and all(isinstance(text, str) and text for text in held)
         if not texts or len(held) > _MOST_CHOICES:
             bad.append(f"field {name!r} is {held!r:.40}, expected a list of at most {_MOST_CHOICES} texts")
+        elif name == "options" and len({text.casefold() for text in held}) < len(held):
+            bad.append(
+                f"field 'options' is {held!r:.40}, expected texts that differ by more than capital letters"
+            )
     if type(row.get("grade", 0)) is not int:
         bad.append(f"field 'grade' is {row['grade']!r}, expected a whole number")
     if not isinstance(row.get("hidden", ""), str):

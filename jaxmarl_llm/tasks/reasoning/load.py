@@ -72,7 +72,4 @@ def _of_file(name: str, split: str) -> list[ReasoningItem]:
         raise UserError(
             f"{name}: there is no such file; it must have a JSON object on each line, with question and answer"
         )
-    items = load_jsonl(name)
-    if any(item.split for item in items):
-        return [item for item in items if split in ("all", item.split)]
-    return sources.of_split(items, split, group=lambda item: item.grade)
+    return sources.of_own_split(load_jsonl(name), split, name)

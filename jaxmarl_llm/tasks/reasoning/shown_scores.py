@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
+from jaxmarl_llm.tasks.judgement import task_ids
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -26,15 +27,24 @@ def build(name: str, flip: float) -> Scores:
 
     A verifier is a function of two lists, questions and texts, that returns a number from 0 to 1 for each text. It
     does not get the right answers.
+
+    The scores raise UserCodeError where the verifier raises, UserError where it gives anything else.
     """
     if name == NOISED:
         return lambda items, places, texts: [
             noised(item, place, text, flip) for item, place, text in zip(items, places, texts, strict=True)
         ]
     verifier = dotted.resolve(name, FIELD)
-    return lambda items, places, texts: _checked(
-        name, verifier([i.question for i in items], list(texts)), texts
-    )
+
+    def scores(items: Sequence[ReasoningItem], places: Sequence[int], texts: Sequence[str]) -> list[float]:
+        try:
+            given = verifier([item.question for item in items], list(texts))
+        except Exception as error:
+            of = f"{FIELD} {name!r} raised on answers to {task_ids(items)}"
+            raise dotted.UserCodeError(f"{of} ({dotted.reason(error)})") from error
+        return _checked(name, given, texts)
+
+    return scores
 
 
 def noised(item: ReasoningItem, place: int, text: str, flip: float) -> float:
@@ -53,7 +63,7 @@ def _checked(name: str, scores, texts: Sequence[str]) -> list[float]:
     """A verifier's scores as floats; UserError unless there is a number from 0 to 1 for every text."""
     try:
         numbers = [float(score) for score in scores]
-    except (TypeError, ValueError):
+    except Exception:  # also of a generator of the user's
         raise UserError(f"{FIELD} {name!r} gave {scores!r:.80}; expected a number for every text") from None
     outside = [number for number in numbers if not (math.isfinite(number) and 0 <= number <= 1)]
     if len(numbers) != len(texts) or outside:

@@ -104,9 +104,8 @@ class ReasoningTask:
         return [item.read(completions[agent]) for agent in self._writers]
 
     def given_scores(self, completions: dict[str, str]) -> list[float]:
-        """The scores that the scorers give, in order, cut to 0..1; NaN where a text has none."""
-        read = [answers.read(completions[agent], "number") for agent in self.agents[len(self._writers) :]]
-        return [math.nan if score is None else float(min(max(score, 0), 1)) for score in read]
+        """The scores that the scorers give, in order, 0 to 1; NaN where a text has none, see `answers.read_score`."""
+        return [answers.read_score(completions[agent]) for agent in self.agents[len(self._writers) :]]
 
     def agree(self, answer) -> bool:
         """Whether all agents of a judged answer (`protocols.Answer`) have given the same one."""

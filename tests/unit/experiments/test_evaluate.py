@@ -124,6 +124,10 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
     monkeypatch.setattr(teams, "build_team", lambda config, **_: pytest.fail("a model was loaded"))
     with pytest.raises(ValueError, match=r"k within 1\.\.2.*k=3"):
         evaluations.evaluate_run(CONFIG, ks=(1, 3))
+    voting = CONFIG.copy_and_resolve_references()
+    voting.eval.vote, voting.eval.chains = "majority", 2
+    with pytest.raises(ValueError, match=r"--samples=1: allowed is eval.chains=2 or more with eval.vote='majority'"):
+        evaluations.evaluate_run(voting, samples=1)
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
         evaluations.evaluate_run(CONFIG, workdir, 7)
 

@@ -130,6 +130,9 @@ def test_a_prompt_with_the_hidden_text_is_refused_by_item_and_agent():
     leak = lambda request, n: "why?" if request.agent == "actor" else "I know: There are\nfour."  # noqa: E731
     with pytest.raises(ValueError, match="the prompt of agent 'actor' for item p holds the hidden text, which only"):
         play(dialogue(made), made, texts=leak)
+    guessed = task([ReasoningItem("g", "Which number?", "4", hidden="4")])  # a guess of its own gives nothing away
+    guess = lambda request, n: "Is it 4?" if request.agent == "actor" else "I do not tell."  # noqa: E731
+    assert len(play(dialogue(guessed, samples=1), guessed, texts=guess).forest.turns) == 5
     in_question = task([ReasoningItem("q", "There are four. How many?", "4", hidden="There are four.")])
     with pytest.raises(ValueError, match="for item q holds the hidden text"):
         play(dialogue(in_question), in_question)

@@ -1,15 +1,23 @@
 """runs/learner.py: what an update may take back, on a CPU and beside an accelerator."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_learners
+from test_dpo import ROLES, tree
 
 from jaxmarl_llm import update
+from jaxmarl_llm.config import base_config
+from jaxmarl_llm.runs import learner as learner_module
 from jaxmarl_llm.runs.learner import Learner
+from jaxmarl_llm.systems import magrpo
+from jaxmarl_llm.team import Team
 
+FIELDS = {"train.system": "malt", "preference.collect": 1, "malt.sft_steps": 1, "train.epochs": 2}
 OPTIMIZER = update.make_optimizer(lr=1e-2, steps=10, warmup=2)
 
 
@@ -29,3 +37,31 @@ def test_states_come_back_after_they_were_donated(monkeypatch, backend):
     learner.states = change(learner.states)
     assert learner.as_before()
     jax.tree.map(np.testing.assert_array_equal, learner.states, before)
+
+
+def test_a_member_without_turns_in_an_iteration_is_left_as_it_is(monkeypatch):
+    """As MALT's first agent is after its imitation; an iteration in which nothing was updated is known all the same."""
+    config = base_config()
+    config.update_from_flattened_dict(FIELDS | {"team.agents": ROLES, "train.steps": 6})
+    members = [tiny_learners.team((role,)).members[0] for role in ROLES]
+    for member in members:
+        member.tokenizer.pad_id = 0
+    team = Team(tuple(members))
+    monkeypatch.setattr(learner_module.systems, "build", lambda *_: SimpleNamespace(models=None))
+
+    def train_step(stack, loss, optimizer, base, state, packed, **others):
+        updated.extend(stack.agents)
+        return state.replace(step=state.step + 1), {"loss": jnp.zeros(len(stack.agents))}
+
+    learner = Learner(config, team, train_step=train_step)
+    whole = magrpo.no_update(tree())
+    preferred = [turn for turn in whole.forest.turns if turn.agent != ROLES[0]]
+    turns = tuple(dataclasses.replace(turn, id=i, parent=None) for i, turn in enumerate(preferred))
+    forest = dataclasses.replace(whole.forest, turns=turns, joints=())
+    without = dataclasses.replace(whole, forest=forest, advantages=whole.advantages[: len(turns)])
+    for done, (credit, agents) in enumerate([(whole, ROLES), (without, ROLES[1:]), (without, ROLES[1:])]):
+        updated: list[str] = []
+        metrics = learner.update(dataclasses.replace(credit, learn=True))
+        assert updated == [agent for agent in agents for _ in range(2)]
+        assert {name.partition("/")[0] for name in metrics} == set(agents)
+        assert learner.untouched(done + 2) and not learner.untouched(done + 1)  # one iteration only collects

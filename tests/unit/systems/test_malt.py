@@ -11,13 +11,15 @@ import tiny
 import tiny_learners
 from test_dpo import LEAVES, ROLES, VALUES, tree
 
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import agent_settings, base_config, validate
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes
 from jaxmarl_llm.systems import malt
 from jaxmarl_llm.systems.malt import Malt
 from jaxmarl_llm.systems.preferences.labelled import Labelled
 from jaxmarl_llm.systems.sft import DemonstrationOrder
 from jaxmarl_llm.update import LossConfig, collate
+from jaxmarl_llm.utils.errors import UserError
 
 FLAT = ((1.0, 1.0), (1.0, 1.0)), ((1.0, 1.0), (1.0, 1.0))
 NONE = ((0.0, 0.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, 0.0))
@@ -37,7 +39,7 @@ def system(scores=None, **options):
     def order(rows):
         return DemonstrationOrder(rows, 4, (1,))
 
-    labelled = Labelled((0,), ROLES[1:], 0.5)
+    labelled = Labelled((0,), ROLES[1:], 0.5, begins_at=3)
     options = {"batch": 2, "collect": 1, "sft_steps": 2, "beta": 0.5} | options
     return Malt(labelled, scores or Scores(), order, **options)
 
@@ -110,6 +112,46 @@ def test_in_the_last_stage_siblings_are_compared_with_the_end_of_the_second_stag
     assert len((tmp_path / "positives" / "000000.jsonl").read_text().splitlines()) == 6
 
 
+@pytest.mark.parametrize("name, change, text", [
+    ("reference.json", None, r"reference\.json: is missing, .* of the stage that began after 3 iterations"),
+    ("reference.json", lambda text: text[:60], r"reference\.json: not JSON"),
+    ("reference.json", lambda text: "", r"reference\.json: is empty"),
+    ("reference.json", lambda text: "[]", r"reference\.json: holds a JSON list, expected a dict"),
+    ("reference.json", lambda text: "{}", r"reference\.json: cannot be read \(KeyError: 'begins_at'\)"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": [[0, 0]]}', r"shape \(1, 2\), .* hold 3 pairs"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": null}', r"shape \(\), .* hold 3 pairs"),
+    ("reference.json", lambda text: '{"begins_at": 3, "logprobs": [[0, "a"]]}', r"reference\.json: cannot be read"),
+    ("pairs/000000.jsonl", lambda text: "".join(text.splitlines(True)[1:]), r"reference\.json: .* hold 2 pairs"),
+    ("pairs/000000.jsonl", None, r"reference\.json: .* hold 0 pairs"),
+])  # fmt: skip
+def test_a_last_stage_never_goes_on_with_another_reference(name, change, text, tmp_path):
+    made, again = system(), system()
+    with made.models.kept_in(tmp_path):
+        played(made, 4)
+    path = tmp_path / name
+    content = path.read_text()
+    path.unlink()
+    if change:
+        path.write_text(change(content))
+    with again.models.kept_in(tmp_path), pytest.raises(UserError, match=text):
+        again.models.restore(4)
+
+
+@pytest.mark.parametrize("name, text", [
+    ("pairs", "pairs: its files .* are missing, which hold the pairs"),
+    ("positives", "positives: its files .* are missing, which hold what is to be imitated"),
+])  # fmt: skip
+def test_missing_files_are_named_and_not_the_reward(name, text, tmp_path):
+    made, again = system(), system()
+    with made.models.kept_in(tmp_path):
+        played(made, 2)
+    (tmp_path / name / "000000.jsonl").unlink()
+    with again.models.kept_in(tmp_path):
+        again.models.restore(2)
+        with pytest.raises(UserError, match=text):
+            again.assign(None)
+
+
 def test_the_likelihood_of_the_better_answers_is_added_in_the_last_stage():
     """Of P pairs of an agent the policy gradient divides by 2 P completions, so that a winner gets 2 nll / T."""
     (plain, _), (made, metrics) = (played(system(nll=nll), 4)[3] for nll in (0.0, 0.3))
@@ -154,6 +196,22 @@ def test_how_the_refiner_changes_the_answer_of_the_generator():
     assert malt.changes(made) == {"refiner/mended": 0.25, "refiner/broken": 0.25}
 
 
+@pytest.mark.parametrize("ladder", [(), (8, 16)])
+def test_the_generator_has_no_batches_in_the_last_stage(ladder):
+    """Neither as a member of its own, nor where its own sampling settings put it into a group of its own."""
+    credit, _ = played(system(), 4)[3]
+    params = SamplingParams(8, agents=((ROLES[0], SamplingParams(8, temperature=0.5)),))
+    sizes = Sizes(dict.fromkeys(ROLES, ()), (8,), ladder)
+
+    def batches(agents):
+        stack = tiny_learners.team(agents).members[0].stack
+        made = collate.of_learners(credit.forest, credit.advantages, stack, params, prompt_sizes=sizes)
+        return {batch.agents or stack.agents: np.count_nonzero(batch.lengths_NR) for batch in made}
+
+    assert batches(ROLES[:1]) == {}
+    assert batches(ROLES) == {("verifier",): 2, ("refiner",): 4}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("programs_shared")
 def test_imitation_is_the_gradient_of_cross_entropy():
@@ -182,6 +240,7 @@ def test_imitation_is_the_gradient_of_cross_entropy():
     ({"train.protocol": "simultaneous"}, "train.protocol='simultaneous': train.system='malt' needs 'tree'"),
     ({"team.agents": ("one",)}, "team.agents=('one',): train.system='malt' needs two or more"),
     ({"task.kind": "reasoning", "task.source": "sums"}, "task.total='mean': train.system='malt' needs 'last'"),
+    ({"team.agent.main.trainable": False}, "one of them after the first must learn, or nobody prefers"),
     ({"malt.sft_steps": 90}, "malt.sft_steps=90: with preference.collect=10 it must be below 90"),
     ({"preference.collect": 100}, "preference.collect=100: must be below train.steps=100, or nobody learns"),
     ({"preference.reference": True}, "preference.reference=True: only train.system='madpo' and 'madpo_iter'"),
@@ -189,6 +248,7 @@ def test_imitation_is_the_gradient_of_cross_entropy():
 ])  # fmt: skip
 def test_what_the_config_does_not_allow(fields, text):
     config = base_config()
+    agent_settings.declare(config, fields)
     config.update_from_flattened_dict(
         {"train.system": "malt", "train.protocol": "tree", "train.joint_mode": "aligned"} | fields
     )

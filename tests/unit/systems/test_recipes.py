@@ -15,6 +15,7 @@ from configs import systems as system_configs
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.config.systems import SYSTEMS
 from jaxmarl_llm.factory import systems
+from jaxmarl_llm.factory import tasks as task_factory
 from jaxmarl_llm.forest import Forest, Joint, Turn
 from jaxmarl_llm.systems import at_grpo, c3, centralised, magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
@@ -104,9 +105,25 @@ def test_every_system_has_a_config_that_is_valid():
             config = system_configs.get_config(arg)
             validate(config)
             assert config.train.system == name
+    for name, fields in system_configs.COREX.items():  # protocols, which MAGRPO trains
+        for arg in (name, f"{name},smoke"):
+            config = system_configs.get_config(arg)
+            validate(config)
+            assert (config.train.system, config.train.protocol) == ("magrpo", fields["train.protocol"])
     for arg in (None, "smoke", "iac,maac"):
         with pytest.raises(ValueError, match="allowed is one of mareinforce, "):
             system_configs.get_config(arg)
+
+
+@pytest.mark.parametrize("smoke", ["", ",smoke"])
+@pytest.mark.parametrize("name", system_configs.ALL)
+def test_every_split_of_a_config_has_problems_for_its_team(name, smoke):
+    """Of the coding problems the test is a slice by name, which no other task knows."""
+    config = system_configs.get_config(f"{name}{smoke}")
+    if config.task.kind != "coding":
+        made = {split: task_factory.build_task(config, None, split) for split in ("train", "eval", "test")}
+        task_factory.check_splits(config, made)
+        assert all(task.items for task in made.values())
 
 
 @pytest.mark.parametrize("fields, text", [

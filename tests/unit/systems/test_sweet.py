@@ -83,7 +83,7 @@ class Scores:
 
 
 def system(scores=None, critic=None, nll=0.0, **options):
-    options = {"most": 0, "selection": "halves", "batch": 2, "updates": 3} | options
+    options = {"most": 0, "selection": "halves", "batch": 2, "updates": 3, "begins_at": 3} | options
     models = Learned("actor", hidden, critic or Critic(), (0,), **options)
     return Sweet(models, "actor", scores or Scores(), 2, collect=1, critic_steps=2, beta=0.5, nll=nll)
 

@@ -1,11 +1,14 @@
 """Sources and splits of coding problems."""
 
+import dataclasses
 import json
 
 import pytest
 
-from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_items, load_starter, select_split
+from jaxmarl_llm.tasks import sources
+from jaxmarl_llm.tasks.coding.data_files import load_humaneval, load_items, load_starter
 from jaxmarl_llm.tasks.coding.items import CodingItem
+from jaxmarl_llm.utils.errors import UserError
 
 
 def item(task_id, grade=0):
@@ -21,10 +24,20 @@ def test_splits_by_the_place_in_a_grade():
     items = [item("a1", 1), item("b1", 2), item("a2", 1), item("a3", 1), item("b2", 2), item("a4", 1),
              item("b3", 2), item("b4", 2), item("a5", 1), item("b5", 2), item("a6", 1), item("a7", 1),
              item("a8", 1)]
-    assert ids(select_split(items, "validation")) == ["a4", "b4"]
-    assert ids(select_split(items, "test")) == ["a8"]
-    assert ids(select_split(items, "train")) == [i for i in ids(items) if i not in ("a4", "b4", "a8")]
-    assert select_split(items, "all") == items
+    splits = {split: ids(sources.of_own_split(items, split, "a.jsonl")) for split in sources.SPLITS}
+    assert (splits["validation"], splits["test"], splits["all"]) == (["a4", "b4"], ["a8"], ids(items))
+    assert splits["train"] == [i for i in ids(items) if i not in ("a4", "b4", "a8")]
+
+
+def test_rows_without_a_split_among_others_are_named():
+    """They would be in no split; of all rows nothing is left out."""
+    items = [dataclasses.replace(item(f"r{n}"), split=split) for n, split in enumerate(["train", *[""] * 6, "test"])]
+    assert sources.of_own_split(items, "all", "a.jsonl") == items
+    message = r"a.jsonl: 6 row\(s\) have no field 'split' where others have one, .*: r1, r2, r3, r4, r5, \.\.$"
+    with pytest.raises(UserError, match=message):
+        sources.of_own_split(items, "train", "a.jsonl")
+    whole = [dataclasses.replace(one, split=one.split or "validation") for one in items]
+    assert ids(sources.of_own_split(whole, "validation", "a.jsonl")) == [f"r{n}" for n in range(1, 7)]
 
 
 def test_the_starter_set_has_problems_in_two_statements():

@@ -73,6 +73,29 @@ def test_the_answer_is_tested_as_the_whole_problem_says():
         check_protocol(protocol, made, texts=script, partners=("partner",), conversations=1)
 
 
+BOTH = '"""Return x doubled and halved."""'
+
+
+@pytest.mark.parametrize("before, docstring, after", [
+    ('def f_part(x):\n    """A part of it here."""\n    return x\n\ndef f(x):\n    ', BOTH, "\n"),
+    ("def f(x):\n    ", "'Return x doubled and halved.'", "\n"),
+    ("def f(x):\n    ", 'r"""Return x doubled\n    and halved."""', "\n    y = x\n"),
+    ("def f(x):\n    ", '("Return x doubled "\n     "and halved.")', "\n"), ("def  f(x):\n  ", BOTH, "\n"),
+    ('def f(x="""a"""):\n    ', BOTH, "\n\ndef g(x):\n"), ("# ü\x0c def f\r\ndef f(x):\r\n    ", BOTH, "\r\n"),
+    ('"""Text about def f."""\ndef f(x="ü"): ', BOTH, "\n"),
+])  # fmt: skip
+def test_nothing_but_the_docstring_of_the_function_is_cut(before, docstring, after):
+    item = CodingItem("t/3", before + docstring + after, "f", ITEM.test, ("x",))
+    task([item])
+    assert dialogue.cut(item).prompt == f'{before}"""Return x doubled …"""{after}'
+
+
+def test_marks_in_a_docstring_stay_what_they_are():
+    item = CodingItem("t/4", "def f(x):\n    'Double \"\"\"x\"\"\" with \\\\d and halve it'\n", "f", ITEM.test, ("x",))
+    task([item])
+    assert dialogue.docstring(dialogue.cut(item)) == '"""'.join(["Double ", "x", " with \\d …"])
+
+
 def test_a_problem_without_a_description_is_refused_by_name():
     bare = CodingItem("t/2", "def f(x):\n", "f", ITEM.test, ("x",))
     with pytest.raises(ValueError, match="t/2 has no docstring of two words or more in its prompt, which could be cut"):

@@ -32,6 +32,34 @@ def test_numbers(text, value):
     assert read(text, "number") == (NONE if value is None else Fraction(value))
 
 
+@pytest.mark.parametrize("text, value", [
+    (r"2\frac{1}{4}", Fraction(9, 4)), (r"-2\frac{1}{4}", Fraction(-9, 4)), (r"3 \dfrac12", Fraction(7, 2)),
+    (r"1,200\frac{1}{2}", Fraction(2401, 2)), (r"6\frac{1}{6}\text{ feet}", Fraction(37, 6)), (r"3\frac{0}{4}", 3),
+    (r"\frac1{216}", Fraction(1, 216)), (r"\frac{1}2", Fraction(1, 2)), (r"\frac 74", Fraction(7, 4)),
+    (r"\cfrac{5}{-2}", Fraction(-5, 2)), (r"\frac{1.5}{2}", Fraction(3, 4)),
+    (r"\frac{2469}{20,\!000}", Fraction(2469, 20000)),
+    (r"12,\!650", 12650), ("12{,}650", 12650), (r"1,\!000,\!000", 10**6), (r"\$425", 425),
+    (r"-\$4.50", Fraction(-9, 2)), (r"\$ 1500", 1500), (r"22.5^{\circ}", Fraction(45, 2)), (r"30^\circ.", 30),
+    (r"20 \%", 20),
+    (r"8\text{ cm}^2", 8),
+    (r"7\mathrm{m}^{3}", 7), (r"\text{240 ways.}", None),
+])  # fmt: skip
+def test_numbers_in_latex(text, value):
+    """By themselves, in a box and in a sentence; a number and a unit are a number, a number in words is not."""
+    assert answers.is_number(text) == (value is not None)
+    for around in (text, rf"\boxed{{{text}}}", f"The answer is ${text}$, of 7."):
+        assert read(around, "number") == (240 if value is None else value)
+
+
+@pytest.mark.parametrize("text, value", [
+    (r"x\frac{1}{2}", Fraction(1, 2)), (r"x_2\frac{1}{2}", Fraction(1, 2)), (r"x^2\frac{1}{2}", Fraction(1, 2)),
+    (r"(3)\frac12", Fraction(1, 2)), (r"2 \cdot \frac{1}{2}", Fraction(1, 2)), (r"\frac{1}{2}3", 3),
+    (r"\frac{1}{0}", None), (r"2\frac{-1}{4}", Fraction(-1, 4)), (r"\frac{" + "9" * 5000 + "}{2}", None),
+])  # fmt: skip
+def test_fractions_that_belong_to_no_number_before_them(text, value):
+    assert read(text, "number") == (NONE if value is None else value)
+
+
 @pytest.mark.parametrize("text, letter", [
     ("B", "B"), ("b", "B"), ("(b)", "B"), ("B.", "B"), ("**B**", "B"), ("It is B", "B"), ("A dog is not a cat: C", "C"),
     ("A or B", "B"), ("The answer is (C), as A is too small.", "C"), ("(A) is right. B is not", "A"),
@@ -53,6 +81,14 @@ def test_letters(text, letter):
 def test_letters_that_are_words_too(text, letter):
     """An article at the start of a sentence, and a pronoun, name no option."""
     assert read(text, "choice", "ABCDEFGHI") == letter
+
+
+@pytest.mark.parametrize("text, digit", [
+    ("1.2", None), ("It is 1.2, so 3.", "3"), ("2.5 is too much", None), ("It is 2.", "2"), ("2. the second", "2"),
+    ("No.2", "2"), ("3 or 2", "2"), ("The answer is 1.5, so 2", "2"), ("B.2", "2"),
+])  # fmt: skip
+def test_digits_as_options(text, digit):
+    assert read(text, "choice", ("1", "2", "3")) == digit
 
 
 def test_words_of_options_may_begin_with_an_article():
@@ -81,11 +117,23 @@ def test_short_texts(text, wanted):
     assert read(text, "text") == wanted
 
 
+@pytest.mark.parametrize("text, score", [
+    ("0.9", 0.9), ("1", 1), ("0", 0), ("-1", 0), (".25", 0.25), ("80%", 0.8), ("5%", 0.05), (r"\boxed{80\%}", 0.8),
+    ("12.5 percent", 0.125), ("150%", 1), ("8/10", 0.8), ("0.2/1.0", 0.2), ("0.3 out of 1", 0.3), ("4 of 5.", 0.8),
+    (r"\frac{3}{4}", 0.75), ("12/10", 1), ("Score: 0.2", 0.2), ("I am 90% sure: 0.7", 0.7), ("8", math.nan),
+    ("80", math.nan), ("1.5", math.nan), ("0.3/0", math.nan), ("", math.nan), ("sure", math.nan),
+])  # fmt: skip
+def test_scores(text, score):
+    assert answers.read_score(text) == pytest.approx(score, nan_ok=True)
+
+
 def test_nothing_takes_long_or_raises():
     texts = ["(" * 9000, r"\boxed{" * 30000, "{" * 9000 + "}" * 9000, "answer is " * 3000, "1," * 9000, "9/" * 9000]
+    texts += [r"\text{" * 9000, "1,111" * 9000, r"1\frac" * 9000, r"\frac{1," * 9000, "^{" * 9000, "9" * 40000]
     for kind in answers.KINDS:
         for text in (*texts, "\0\ufffd", "1e" * 9000, "1e" + "9" * 9000, "1e999999999"):
             read(text, kind, ("A", "B"))
+            answers.read_score(text)
 
 
 def test_votes():

@@ -5,7 +5,9 @@ import random
 
 import pytest
 
+from configs import reasoning
 from jaxmarl_llm.experts import Request
+from jaxmarl_llm.factory import built_models
 from jaxmarl_llm.protocols import Answer
 from jaxmarl_llm.tasks.reasoning import guess, prompts
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
@@ -115,3 +117,11 @@ def test_values_are_what_chance_gives():
             history = (*history, (text, guess.reply(pair, text)))
     exact = guess.success("left_low", policy)
     assert wins / 4000 == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 4000) ** 0.5)
+
+
+@pytest.mark.parametrize("source", ["guess", "guess[:6]"])
+def test_every_move_is_a_word_of_the_tiny_model(source):
+    config = reasoning.get_config("guess")
+    config.task.source = source
+    tokenizer = built_models.game_model(config, (0,), on_host=True).tokenizer
+    assert {len(tokenizer.encode(move)) for move in (*guess.PAIRS, "ask_A", "ask_B")} == {1}

@@ -118,6 +118,9 @@ def test_files(tmp_path):
     rows = [row | {"split": split} for row, split in zip(ROWS, ("train", *SPLITS), strict=True)]
     path.write_text("\n".join(map(json.dumps, rows)))
     assert [len(load_items(str(path), split)) for split in SPLITS] == [2, 1, 1]
+    path.write_text("\n".join(map(json.dumps, [*rows[:3], ROWS[3]])))
+    with pytest.raises(ValueError, match=r"mine.jsonl: 1 row\(s\) have no field 'split' .*: paris$"):
+        load_items(str(path), "test")
 
 
 @pytest.mark.parametrize("answer, value", [
@@ -138,10 +141,11 @@ def test_numbers_of_files_keep_their_value(answer, value, tmp_path):
     ({"question": "?", "answer": "many"}, "field 'answer' is 'many', which is no number"),
     ({"question": "?", "answer": "3 or 4"}, "field 'answer' is '3 or 4', which is more than a number, expected one"),
     ({"question": "?", "answer": "1 1/2"}, "field 'answer' is '1 1/2', which is more than a number"),
-    ({"question": "?", "answer": r"10,\!080"}, "field 'answer' is .*, which is more than a number"),
+    ({"question": "?", "answer": r"10\sqrt{2}"}, "field 'answer' is .*, which is more than a number"),
     ({"question": "?", "answer": "2 \u00d7 10^5"}, "field 'answer' is .*, which is more than a number"),
     ({"question": "?", "answer": 1e300}, "field 'answer' is '10{38}.*, which is no number"),
     ({"question": "?", "answer": "C", "choices": ["a", "b"]}, "field 'answer' is 'C', which is no choice, .* A, B"),
+    ({"question": "?", "answer": "A", "kind": "choice", "options": ["A", "a"]}, "field 'options' .*, expected texts"),
     ({"question": "?", "answer": "C", "kind": "choice"}, "field 'kind' is 'choice': it needs 'choices', texts"),
     ({"question": "?", "answer": 1, "kind": "code"}, "field 'kind' is 'code', expected number, choice, text"),
     ({"question": "?", "answer": 1, "choices": "ab"}, "field 'choices' is 'ab', expected a list"),

@@ -6,15 +6,18 @@ import types
 
 import pytest
 
-from jaxmarl_llm.config import base_config, validate
+from jaxmarl_llm.config import base_config, reasoning, validate
 from jaxmarl_llm.factory import tasks as task_factory
 from jaxmarl_llm.protocols import Answer
-from jaxmarl_llm.tasks.reasoning import shown_scores
+from jaxmarl_llm.protocols.types import collect_feedback
+from jaxmarl_llm.tasks.reasoning import riddles, routes, shown_scores
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.load import load_items
 from jaxmarl_llm.tasks.reasoning.riddles import Repeater
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.testing import check_task
+from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 
 ITEM = ReasoningItem("two", "What is 1 + 1?", "2")
 AGENTS = ("a", "b", "c")
@@ -67,7 +70,9 @@ def test_scorers_choose_an_answer():
 
     assert pair("2", "3", "0.9", "0.1").total == 1 and pair("2", "3", "0.1", "0.9").total == 0
     assert pair("2", "3", "0.5", "0.5").total == 1 and pair("3", "2", "", "0").total == 1  # the first; any score
-    assert pair("2", "3", "7", "8").total == 1  # scores above 1 count as 1
+    assert pair("2", "3", "7", "8").total == 1 and pair("3", "2", "7", "0.1").total == 1  # above 1: no score
+    assert pair("2", "3", "80%", "0.7").total == 1 and pair("3", "2", "5%", "0.1").total == 1
+    assert pair("3", "2", "0.3 out of 1", "0.5").total == 1
     assert pair("2", "3", "0.9", "0.1").local == pytest.approx(
         {"a": 1, "b": 0, "score_a": 1 - 0.1**2, "score_b": 1 - 0.1**2}
     )
@@ -121,6 +126,22 @@ def short_verifier(questions, texts):
 
 def wordy_verifier(questions, texts):
     return ["sure" for _ in texts]
+
+
+def broken_verifier(questions, texts):
+    raise KeyError("weights")
+
+
+@pytest.mark.parametrize("name, kind, message", [
+    ("broken_verifier", UserCodeError, r"broken_verifier' raised on answers to two \(KeyError: 'weights'\)"),
+    ("bad_verifier", UserError, "bad_verifier' gave 1.5; expected a number from 0 to 1"),
+])  # fmt: skip
+def test_a_fault_of_a_verifier_is_reported_as_its_own(name, kind, message):
+    """Both kinds are shown as a sentence by every command, `cli.entry.EXPECTED`; no protocol makes them another."""
+    task = ReasoningTask([ITEM], ("a", "b"), scores=shown_scores.build(f"{__name__}.{name}", 0.2))
+    answers = [Answer(ITEM, {"a": "1", "b": "2"}, None)]
+    with pytest.raises(kind, match=f"^task.shown_score .*{message}"):
+        collect_feedback(task.feedback, answers)
 
 
 def test_a_verifier_of_ones_own():
@@ -189,12 +210,26 @@ def test_a_config_makes_the_task():
     ({"task.centralised": True, "team.agents": ("team",)}, "task.kind='reasoning' has one role, allowed is False"),
     ({"task.total": "last", "task.reward": "my.reward"}, "task.total='last': task.reward='my.reward' judges in place"),
     ({"team.models": ("random-tiny", "scripted:repeater")}, "repeats the words of clues and trust"),
+    ({"team.models": ("random-tiny", "scripted:repeater"), "task.source": "trust.jsonl"}, "repeats the words of clues"),
+    ({"team.models": ("random-tiny", "scripted:cheap"), "task.source": "routes/a.jsonl"}, "the questions of routes"),
     ({"task.feedback": "heard"}, "task.feedback='heard': no turn follows"),
     ({"train.protocol": "mixture"}, "train.protocol='mixture': task.kind='reasoning' allows all but those"),
 ])  # fmt: skip
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):
         config(fields)
+
+
+@pytest.mark.parametrize("fields", [
+    {"eval.vote": "majority", "task.source": "clues.jsonl"}, {"eval.vote": "majority", "task.source": "clues[1].jsonl"},
+    {"team.models": ("random-tiny", "scripted:repeater"), "task.source": "trust:shuffled[:6]"},
+])  # fmt: skip
+def test_a_file_is_no_riddle_by_its_name(fields):
+    config(fields)
+
+
+def test_sources_that_scripts_know_are_those_that_there_are():
+    assert {*reasoning.REPEATED, "guess"} == {*riddles.SOURCES} and reasoning.ROUTES == routes.SOURCES
 
 
 @pytest.mark.parametrize("fields, message", [
