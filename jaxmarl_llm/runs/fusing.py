@@ -73,7 +73,7 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
       ValueError: for what cannot be done, before any model is loaded where that can be known.
     """
     out = pathlib.Path(asked.out)
-    student = _with_source(asked, student, out / FOLDER / "texts.jsonl")
+    student = _with_source(asked, config, student, out / FOLDER / "texts.jsonl")
     others = [fused_teachers.parse(name) for name in asked.teachers]
     step = saved_agents.read_meta(asked.workdir, asked.step)["step"]
     _keep_about(out / FOLDER, asked, step)
@@ -84,8 +84,8 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
     return report(student, out)
 
 
-def _with_source(asked: Asked, student, source: pathlib.Path):
-    """The student's config with its texts and what it begins as."""
+def _with_source(asked: Asked, team, student, source: pathlib.Path):
+    """The student's config with its texts and what it begins as; ``team``: the team's config."""
     made = student.copy_and_resolve_references()
     made.sft.source = str(source)
     if asked.begin:
@@ -96,6 +96,11 @@ def _with_source(asked: Asked, student, source: pathlib.Path):
         raise UserError(
             f"train.system={made.train.system!r} with team.agents={tuple(made.team.agents)!r}: a student is one agent "
             "with train.system='sft'"
+        )
+    if made.team.agents[0] in team.team.agents:
+        raise UserError(
+            f"team.agents={tuple(made.team.agents)!r} of the student: allowed is a name that no agent of the team has, "
+            f"which are {tuple(team.team.agents)!r}"
         )
     return made
 
