@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import saved_agents
-from jaxmarl_llm.config import remote, validate
-from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
+from jaxmarl_llm.config import remote, tools, validate
+from jaxmarl_llm.factory import chat_options, evaluations, experts, protocols, tasks, teams
 from jaxmarl_llm.fusion import scores, texts
 from jaxmarl_llm.fusion.scores import Model
 from jaxmarl_llm.fusion.texts import Text
@@ -152,7 +152,7 @@ def _prepare(asked: Asked, config, student, others, step: int) -> None:
         team, _ = saved_agents.restore_team(asked.workdir, asked.step, team)
         loaded = {other: fused_teachers.load(other, config) for other in others}
         readers = _readers(team, student, loaded)
-        learned, held = _texts(asked, config, student, team, made, readers, folder)
+        learned, held = _texts(asked, config, student, team, made, readers, folder, step)
         _check(asked, learned, held, readers, student)
         sets = {folder / "texts.jsonl": learned, folder / "held_out" / "texts.jsonl": held}
         members = made["train"].members
@@ -167,7 +167,7 @@ def _prepare(asked: Asked, config, student, others, step: int) -> None:
 def _lesson(asked: Asked, config, student, executor, split: str) -> Lesson:
     """What texts are made for, with the problems of a split."""
     task = evaluations.build_split(config, executor, split)
-    if is_sequential(task) or config.tools.functions:
+    if is_sequential(task) or tools.offered(config):
         raise UserError(
             f"task.kind={config.task.kind!r}: answers that are steps of an episode, or that call tools, cannot be fused"
         )
@@ -189,7 +189,7 @@ def _readers(team: Team, student, others: Mapping[Other, Model]) -> dict[str, An
     return readers | {student.team.agents[0]: teams.load_model(own, own.model).tokenizer}
 
 
-def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Text], list[Text]]:
+def _texts(asked, config, student, team, made, readers, folder, step) -> tuple[list[Text], list[Text]]:
     """The texts that the student learns, and those that are held out."""
     lesson = made["train"]
     if asked.texts == REFERENCE:
@@ -198,7 +198,8 @@ def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Te
         rows = fused_texts.of_file(asked.texts, lesson, "--texts")
     else:
         (folder / "rollouts").mkdir(parents=True, exist_ok=True)
-        fixed = config, team, lesson, folder / "rollouts", asked.samples, asked.above, readers
+        memory = protocols.saved_memory(config, asked.workdir, step, team)
+        fixed = config, team, lesson, folder / "rollouts", asked.samples, asked.above, readers, memory
         progress = _progress()
         rows, left_out = fused_rollouts.drawn(*fixed, lambda done, every: progress("the team", done, every))
         shown = ", ".join(f"{number} {reason}" for reason, number in left_out.items())

@@ -1,13 +1,19 @@
-"""Who is who in a fusion: a team whose agents have the student's name, and the report that names all readers."""
+"""Teams that are fused: agents of the student's name, what a team remembers, teams with tools."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from configs import game, reasoning
+from configs import coding, experience, game, reasoning
 from jaxmarl_llm.config import validate
+from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.fusion import cache, scores, texts
 from jaxmarl_llm.fusion.align import Seen
-from jaxmarl_llm.runs import fused_report, fused_student, fusing
+from jaxmarl_llm.memory import Item
+from jaxmarl_llm.runs import fused_report, fused_rollouts, fused_student, fusing
 from jaxmarl_llm.runs.fusing import Asked
 from jaxmarl_llm.utils.errors import UserError
 
@@ -47,3 +53,38 @@ def test_the_student_has_a_name_of_its_own():
     made.team.agents = ("first",)
     with pytest.raises(UserError, match=r"team.agents=\('first',\) of the student: allowed is a name that no agent of"):
         fusing._with_source(Asked("x", "y", "latest"), config, made, "texts.jsonl")
+
+
+class Stopped(Exception):
+    """Stands for the answers, which are not drawn."""
+
+
+def test_a_team_answers_with_what_it_remembers(tmp_path, monkeypatch):
+    config = experience.get_config("train,smoke")
+    item = Item("Use a table", {"code": "x"}, provenance={"task": config.task.kind})
+    folder = tmp_path / "system" / "experience"
+    folder.mkdir(parents=True)
+    (folder / "000005.jsonl").write_text(json.dumps(dataclasses.asdict(item)) + "\n")
+
+    def build(config, task, team, samples, memory=()):
+        raise Stopped([entry.text for entry in memory])
+
+    monkeypatch.setattr(fused_rollouts.protocols, "build", build)
+    monkeypatch.setattr(fused_rollouts.TaskScorer, "of_team", lambda *args: None)
+    monkeypatch.setattr(fused_rollouts.teams, "prompt_sizes", lambda *args: None)
+    asked, one = Asked(str(tmp_path), "y", "best"), SimpleNamespace(task=SimpleNamespace(items=[1]))
+    with pytest.raises(Stopped, match="Use a table"):
+        fusing._texts(asked, config, None, SimpleNamespace(members=()), {"train": one}, {}, tmp_path, 5)
+
+
+@pytest.mark.parametrize("tools", [
+    {"tools.functions": ("jaxmarl_llm.tasks.toys.letters:distinct",)}, {"tools.servers": ("python -m x",)},
+    {"tools.of_task": True},
+])
+def test_answers_with_tools_of_any_kind_are_refused(tools):
+    config = coding.get_config("smoke")
+    config.update_from_flattened_dict(tools | {"train.joint_mode": "aligned"})
+    validate(config)
+    student = fused_student.of_team(config, TRAINING)
+    with tasks.build_executor(config) as executor, pytest.raises(UserError, match="or that call tools, cannot be fused"):
+        fusing._lesson(Asked("x", "y", "latest"), config, student, executor, "train")
