@@ -50,20 +50,12 @@ def merge(args, config, which) -> dict:
         raise UserError(
             f"--{unread[0]}: --method={args.method} does not read it, only {', '.join(reads) or 'members'}"
         )
-    numbers = {name: _numbers(name, args[name].value) for name in ("weights", "scales")}
+    numbers = {name: entry.numbers(name, args[name].value) for name in ("weights", "scales")}
     settings = methods.Settings(
         args.method, **numbers, density=args.density, trials=args.trials, seed=args.seed
     )
     wanted = run.Wanted(args.form, args.rank, args.samples, args.report)
     return run.merge(config, sources, settings, args.out, wanted, tell=lambda line: print(line, flush=True))
-
-
-def _numbers(name: str, texts) -> tuple[float, ...]:
-    """The numbers of a flag; UserError for a text that is none."""
-    try:
-        return tuple(float(text) for text in texts)
-    except ValueError:
-        raise UserError(f"--{name}={','.join(texts)}: allowed are numbers with commas between them") from None
 
 
 def show(facts: dict) -> None:

@@ -86,5 +86,5 @@ def test_answers_with_tools_of_any_kind_are_refused(tools):
     config.update_from_flattened_dict(tools | {"train.joint_mode": "aligned"})
     validate(config)
     student = fused_student.of_team(config, TRAINING)
-    with tasks.build_executor(config) as executor, pytest.raises(UserError, match="or that call tools, cannot be fused"):
+    with tasks.build_executor(config) as executor, pytest.raises(UserError, match="call tools, cannot be fused"):
         fusing._lesson(Asked("x", "y", "latest"), config, student, executor, "train")
