@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxmarl_llm import update
 from jaxmarl_llm.config import qstar
 from jaxmarl_llm.config.options import is_dotted
-from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.factory import built_models, randomness
 from jaxmarl_llm.protocols import step_values
 from jaxmarl_llm.protocols.open_texts import Limits
 from jaxmarl_llm.protocols.step_search import Rates, StepSearch
@@ -122,6 +122,7 @@ def load_critic(config, team: Team) -> StepCritic:
             f"qstar.model={config.qstar.model!r}: there is no model of experiments.values in this folder"
         )
     own, saved = about(config, team), formats.read(folder / ABOUT)
+    saved = {"seed": own.get("seed"), **saved}  # files of earlier versions do not say it
     for name, now in own.items():
         if saved.get(name) != now:
             raise UserError(
@@ -133,10 +134,11 @@ def load_critic(config, team: Team) -> StepCritic:
 
 
 def about(config, team: Team) -> dict:
-    """What a fitted model must have in common with the team that searches by it."""
+    """What a fitted model must have in common with the team that searches by it; the seed of a base that is drawn."""
     t = config.team
     model = team[t.agents[-1]].model_name
-    return {"model": model, "rank": t.rank, "alpha": t.alpha, "targets": list(t.targets)}
+    drawn = {"seed": config.seed} if model in built_models.BUILDERS else {}
+    return {"model": model, **drawn, "rank": t.rank, "alpha": t.alpha, "targets": list(t.targets)}
 
 
 def check(config, team: Team, task) -> None:

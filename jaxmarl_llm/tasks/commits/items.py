@@ -50,7 +50,7 @@ class Commit:
 
 
 def families(commits: Iterable[Commit]) -> dict[str, str]:
-    """By program the one that stands for its family: commits before or after which a program is the same change one program.
+    """By program the one that stands for its family: what commits make of a program is the same program.
 
     So a history, whose commits begin where others ended, is one family, in whatever order they come.
     """

@@ -106,6 +106,23 @@ def test_a_folder_without_a_model_and_one_of_another_model_are_refused(tmp_path)
         step_search.values_of(config, a_team())
 
 
+def test_a_model_on_a_base_of_another_seed_is_refused(tmp_path, monkeypatch):
+    """Where the base is drawn from the seed: its values are of other hidden states. Earlier files pass."""
+    built = SimpleNamespace(model_name="code-tiny")
+    config = config_of(f"model={tmp_path}", seed=3)
+    about = step_search.about(config, {"writer": built})
+    assert about["seed"] == 3 and "seed" not in step_search.about(config, a_team())
+    formats.write(tmp_path / step_search.ABOUT, about)
+    config.seed = 4
+    with pytest.raises(ValueError, match="qstar.model='.*': its model has seed 3, this team 4"):
+        step_search.load_critic(config, {"writer": built})
+    formats.write(tmp_path / step_search.ABOUT, {name: own for name, own in about.items() if name != "seed"})
+    loaded = []
+    monkeypatch.setattr(step_search, "build_critic", lambda *args: SimpleNamespace(load=loaded.append))
+    step_search.load_critic(config, {"writer": built})
+    assert loaded == [tmp_path / step_search.MODEL]
+
+
 def test_judgements_of_a_task_solve_a_problem():
     config = config_of(search__stop_when_solved=True, qstar__answers=4, qstar__depth=2, qstar__value="longest")
     protocol = step_search.build(config, Task(), step_search.values_of(config, None))
