@@ -62,12 +62,17 @@ def values_of(config, team: Team) -> Values | None:
     if kind == qstar.FITTED:
         return fitted(load_critic(config, team))
     if is_dotted(kind):
-        return step_values.of_function(dotted.resolve(kind, "qstar.value"))
+        return _own(kind, "qstar.value")
     return {
         "none": step_values.nothing,
         "longest": step_values.longest,
         "random": step_values.at_random(config.seed),
     }[kind]
+
+
+def _own(name: str, field: str) -> Values:
+    """Values by the function of the user's own that a field names."""
+    return step_values.of_function(dotted.resolve(name, field), f"{field} {name!r}")
 
 
 def fitted(critic: StepCritic) -> Values:
@@ -87,7 +92,7 @@ def rates_of(config) -> Rates | None:
         return None
     if kind == "tokens":
         return _line_rewards
-    rate = step_values.of_function(dotted.resolve(kind, "qstar.process"))
+    rate = _own(kind, "qstar.process")
     return lambda places, befores: [each.value for each in rate(places)]
 
 

@@ -11,7 +11,8 @@ from configs import qstar
 from jaxmarl_llm import team
 from jaxmarl_llm.factory import step_search, training
 from jaxmarl_llm.protocols.step_values import Place
-from jaxmarl_llm.utils import formats
+from jaxmarl_llm.utils import dotted, formats
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import word_model
 
 MESSAGES = ({"role": "user", "content": "write it"},)
@@ -71,6 +72,34 @@ def test_process_rewards():
     assert list(rates(places("x = 1\n", "x = 1\ny = ?\n"), ["", "x = 1\n"])) == [0.0, -0.5]
     own = step_search.rates_of(config_of(qstar__process="test_searching_steps.lengths"))
     assert own(places("abc"), [""]) == [3.0]
+
+
+OWN = {
+    "short": lambda questions, texts: [1.0], "nothing": lambda questions, texts: None,
+    "none": lambda questions, texts: [None] * len(texts), "nan": lambda questions, texts: [float("nan")] * len(texts),
+    "text": lambda questions, texts: ["1"] * len(texts), "raises": lambda questions, texts: 1 / 0,
+}  # fmt: skip
+short, nothing, none, nan, text, raises = OWN.values()
+
+
+@pytest.mark.parametrize("field", ["qstar.value", "qstar.process"])
+@pytest.mark.parametrize("own, message", [
+    ("short", r"gave \[1.0\] for 2 texts; expected a number for each"),
+    ("nothing", "gave None for 2 texts; expected a number for each"),
+    ("none", "a number for p is None, expected a finite number"),
+    ("nan", "a number for p is nan, expected a finite number"),
+    ("text", "a number for p is '1', expected a finite number"),
+    ("raises", r"raised on p \(ZeroDivisionError: division by zero\)"),
+])  # fmt: skip
+def test_functions_that_give_no_numbers(field, own, message):
+    config = config_of(**{field.replace(".", "__"): f"test_searching_steps.{own}"})
+    if field == "qstar.value":
+        values = step_search.values_of(config, None)
+    else:
+        values = functools.partial(step_search.rates_of(config), befores=["", ""])
+    error = dotted.UserCodeError if own == "raises" else UserError
+    with pytest.raises(error, match=f"{field} 'test_searching_steps.{own}':? {message}"):
+        values(places("a", "b"))
 
 
 def test_the_search_of_a_config():
