@@ -156,11 +156,12 @@ def main(argv):
 
 def _config_of(text: str):
     """The config of the first member's run."""
-    from jaxmarl_llm.weights import peft  # imports JAX
+    from jaxmarl_llm import saved_agents  # imports JAX
+    from jaxmarl_llm.weights import peft
 
     if peft.is_adapter(text):
         raise UserError(f"--members={text}: a PEFT folder has no config; give --config=<config file>")
-    return run_folder.load_run(text.partition(":")[0])
+    return run_folder.load_run(saved_agents.folder_and_agent(text)[0])
 
 
 if __name__ == "__main__":

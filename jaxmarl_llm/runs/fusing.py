@@ -74,7 +74,7 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
     """
     out = pathlib.Path(asked.out)
     student = _with_source(asked, config, student, out / FOLDER / "texts.jsonl")
-    others = [fused_teachers.parse(name) for name in asked.teachers]
+    others = fused_teachers.parse_all(asked.teachers, config.team.agents if asked.members else ())
     step = saved_agents.read_meta(asked.workdir, asked.step)["step"]
     _keep_about(out / FOLDER, asked, step)
     _prepare(asked, config, student, others, step)

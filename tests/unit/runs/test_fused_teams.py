@@ -13,7 +13,7 @@ from jaxmarl_llm.factory import tasks
 from jaxmarl_llm.fusion import cache, scores, texts
 from jaxmarl_llm.fusion.align import Seen
 from jaxmarl_llm.memory import Item
-from jaxmarl_llm.runs import fused_report, fused_rollouts, fused_student, fusing
+from jaxmarl_llm.runs import fused_report, fused_rollouts, fused_student, fused_teachers, fusing
 from jaxmarl_llm.runs.fusing import Asked
 from jaxmarl_llm.utils.errors import UserError
 
@@ -88,3 +88,19 @@ def test_answers_with_tools_of_any_kind_are_refused(tools):
     student = fused_student.of_team(config, TRAINING)
     with tasks.build_executor(config) as executor, pytest.raises(UserError, match="call tools, cannot be fused"):
         fusing._lesson(Asked("x", "y", "latest"), config, student, executor, "train")
+
+
+def test_a_teacher_is_there_once(tmp_path):
+    folder = tmp_path / "day 12:30"
+    folder.mkdir()
+    (folder / "team.json").write_text(json.dumps({"format": 1, "agents": {"main": {}, "aux": {}}, "step": 1}))
+    others = fused_teachers.parse_all((f"{folder}:main", f"{folder}:aux", "models/x"), ("first",))
+    assert [(other.folder, other.agent) for other in others] == [(str(folder), "main"), (str(folder), "aux"), ("", "")]
+    for names, message in (
+        (("x", "x", "y"), "--teachers=x,x,y: 'x' is there twice"),
+        ((f"{folder}:main", f"{folder}/:main"), "--teachers=.*: '.*/:main' is there twice"),
+        (("x", ""), "--teachers=x,: '' names no teacher"),
+        (("first",), "--teachers=first: 'first' is an agent of the team, whose members teach already"),
+    ):
+        with pytest.raises(UserError, match=message):
+            fused_teachers.parse_all(names, ("first", "second"))
