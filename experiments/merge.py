@@ -34,6 +34,7 @@ METHODS = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extra
 FORMS = ("adapter", "full")
 REPORTS = ("all", "result", "none")
 OF_METHODS = ("weights", "scales", "density", "trials", "seed")  # flags that not all methods read
+OF_RESULTS = ("rank", "form", "samples", "report")  # that all read which merge anything
 
 
 def merge(args, config, which) -> dict:
@@ -41,15 +42,14 @@ def merge(args, config, which) -> dict:
     # These import JAX, for which --help and errors in flags are not to wait.
     from jaxmarl_llm.analysis.merging import members, methods, run
 
+    reads = () if args.method == JOIN else (*methods.METHODS[args.method].reads, *OF_RESULTS)
+    if unread := [name for name in (*OF_METHODS, *OF_RESULTS) if args[name].present and name not in reads]:
+        only = ", ".join(name for name in reads if name in OF_METHODS) or "members"
+        raise UserError(f"--{unread[0]}: --method={args.method} does not read it, only {only}")
     own = args.workdir
     sources = members.of_run(config, own, which) if own else members.of_texts(config, args.members, which)
     if args.method == JOIN:
         return run.join(config, sources, args.out)
-    reads = methods.METHODS[args.method].reads
-    if unread := [name for name in OF_METHODS if args[name].present and name not in reads]:
-        raise UserError(
-            f"--{unread[0]}: --method={args.method} does not read it, only {', '.join(reads) or 'members'}"
-        )
     numbers = {name: entry.numbers(name, args[name].value) for name in ("weights", "scales")}
     settings = methods.Settings(
         args.method, **numbers, density=args.density, trials=args.trials, seed=args.seed

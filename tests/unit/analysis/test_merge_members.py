@@ -30,9 +30,12 @@ def described(config, *texts):
 def test_folders_may_have_colons_in_their_paths(tmp_path, config):
     day, both = make_team(tmp_path / "day 12:30", "main"), make_team(tmp_path / "a:b" / "c", "one", "two")
     plain = make_team(tmp_path / "plain", "main")
-    assert described(config, day, f"{both}:two", plain) == [(str(day), "main"), (str(both), "two"), (str(plain), "main")]
-    for text, wanted in ((f"{day}", (f"{day}", "")), (f"{day}:main", (f"{day}", "main")), ("no:where", ("no:where", "")),
-                         (f"{plain}:main:x", (f"{plain}", "main:x")), ("", ("", ""))):  # fmt: skip
+    wanted = [(str(day), "main"), (str(both), "two"), (str(plain), "main")]
+    assert described(config, day, f"{both}:two", plain) == wanted
+    for text, wanted in (
+        (f"{day}", (f"{day}", "")), (f"{day}:main", (f"{day}", "main")), ("no:where", ("no:where", "")),
+        (f"{plain}:main:x", (f"{plain}", "main:x")), ("", ("", "")),
+    ):  # fmt: skip
         assert saved_agents.folder_and_agent(text) == wanted
     with pytest.raises(UserError, match=r"day 12:30 has no agent 'x', only main"):
         described(config, f"{day}:x")
