@@ -367,6 +367,19 @@ def test_bad_lines_of_texts(tmp_path, row, complaint):
         fused_texts.of_file(str(path), lesson(), "--texts")
 
 
+def test_half_surrogates_of_texts_are_question_marks(tmp_path):
+    """As tokenizers read them: the parts are places in bytes, which they do not have."""
+    path = tmp_path / "texts.jsonl"
+    path.write_text(json.dumps({"text": "a\ud800\u00e9", "messages": [{"role": "user", "content": "\ud800"}]}))
+    (text,) = fused_texts.of_file(str(path), lesson(False), "--texts")
+    assert text.text == "a?\u00e9" and [(part.start, part.end) for part in text.parts] == [(0, 4), (0, 4)]
+    own = SimpleNamespace(agents=("team",), prompts=lambda item: {"team": [{"role": "user", "content": "?"}]})
+    one = fused_texts.Lesson(None, own, True, ("first", "second"))
+    read = dict.fromkeys(("first", "second"), [])
+    (joint,) = one.of_answer(SimpleNamespace(grade=0), {"first": "\ud800", "second": "b"}, read)
+    assert joint.text == "[first]\n?\n[second]\nb" and [joint.content(part) for part in joint.parts] == ["?", "b"]
+
+
 def test_fields_of_a_line_that_are_null_are_not_given(tmp_path):
     path = tmp_path / "texts.jsonl"
     row = {"text": "x", "messages": [{"role": "user", "content": "?"}]}

@@ -109,7 +109,7 @@ class CommitTask:
             return []
         family = self._family(item)
         own = sum(self._family(other) == family for other in self._pool)
-        generator = np.random.default_rng(zlib.crc32(item.task_id.encode()))
+        generator = np.random.default_rng(zlib.crc32(item.task_id.encode("utf-8", "surrogatepass")))
         best = self._index.select(diffs.tagged(item.diff), self._number + own, self._rule, generator)
         others = [self._pool[one.provenance["place"]] for one in best]
         return [other for other in others if self._family(other) != family][: self._number]

@@ -70,6 +70,13 @@ def commit_of(name, before, after):
 
 
 @pytest.mark.parametrize("rule", ["bm25", "cosine", "two_step", "random"])
+def test_half_surrogates_are_searched(rule):
+    items = [Commit("\ud800", "+a = '\ud800'", "Add \ud800"), Commit("b", "+b = '\udfff'", "Add it")]
+    task = CommitTask(items, None, ("w",), "bleu", examples=1, pool=items, rule=rule, relevance=Relevance(ngrams))
+    assert [[one.task_id for one in task.examples(item)] for item in items] == [["b"], ["\ud800"]]
+
+
+@pytest.mark.parametrize("rule", ["bm25", "cosine", "two_step", "random"])
 def test_commits_of_one_program_in_a_file_are_no_examples(rule):
     """A history of three commits, given out of order, two changes of another program into one, and a third program."""
     body = "def f(x):\n    return x {} {}\n"
