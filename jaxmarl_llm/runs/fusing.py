@@ -25,7 +25,7 @@ from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.judgement import is_sequential
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import console, files, formats
+from jaxmarl_llm.utils import console, content, files, formats
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.saved_names import LATEST
 
@@ -109,17 +109,27 @@ def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
     """Write what was asked for; ValueError with the differences where the folder holds what something else made."""
     fields = {name: value for name, value in dataclasses.asdict(asked).items() if name not in ("out", "step")}
     now = json.loads(json.dumps(fields | {"step": step}))
+    hashes = _hashes(asked)
     path = folder / "about.json"
     if not any(folder.rglob("*.jsonl")):  # nothing was made: what was refused may be asked for in another way
         files.ensure_writable(path, "give another --out")
-        formats.write(path, now)
+        formats.write(path, now | {"files": hashes})
         return
     kept = formats.read(path)
     differing = [
         f"{name} was {kept.get(name)!r}, is {now[name]!r}" for name in now if kept.get(name) != now[name]
     ]
+    before = kept.get("files", {})  # of earlier versions none is known
+    differing += [f"{name} has changed" for name in hashes if before.get(name, hashes[name]) != hashes[name]]
     if differing:
         raise UserError(f"{folder} holds another fusion: {'; '.join(differing)}; give another --out")
+
+
+def _hashes(asked: Asked) -> dict[str, str]:
+    """SHA-256 by path of the files of texts that are there; one that was deleted since is not needed again."""
+    held = [] if isinstance(asked.held_out, float) else asked.held_out
+    paths = [path for path in (asked.texts, *held) if path not in ("", REFERENCE)]
+    return {path: content.of_file(pathlib.Path(path)) for path in paths if pathlib.Path(path).is_file()}
 
 
 def _keep_source(out: pathlib.Path, source: str) -> None:

@@ -401,6 +401,29 @@ def test_another_fusion_in_the_folder_is_refused(tmp_path):
         fusing._keep_about(tmp_path / "out" / "fusion", one, 4)
 
 
+def test_texts_that_have_changed_are_refused(tmp_path, monkeypatch):
+    """What was prepared is of the file as it was; a file that is gone is not read again."""
+    monkeypatch.chdir(tmp_path)
+    given, held = tmp_path / "given.jsonl", tmp_path / "held.jsonl"
+    given.write_text("1\n")
+    held.write_text("2\n")
+    one, folder = asked("team", "out", texts="given.jsonl", held_out=["held.jsonl", "reference"]), tmp_path / "fusion"
+    fusing._keep_about(folder, one, 3)
+    (folder / "texts.jsonl").write_text("")
+    fusing._keep_about(folder, one, 3)
+    given.write_text("3\n")
+    with pytest.raises(ValueError, match="holds another fusion: given.jsonl has changed; give another --out"):
+        fusing._keep_about(folder, one, 3)
+    given.unlink()
+    fusing._keep_about(folder, one, 3)
+    held.write_text("4\n")
+    with pytest.raises(ValueError, match="holds another fusion: held.jsonl has changed; give another --out"):
+        fusing._keep_about(folder, one, 3)
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps({name: about[name] for name in about if name != "files"}))
+    fusing._keep_about(folder, one, 3)  # as earlier versions wrote it
+
+
 def test_a_teacher_that_is_not_there(tmp_path):
     assert fused_teachers.parse("models/x:y") == fused_teachers.Other("models/x:y")
     folder = tmp_path / "team"
