@@ -14,6 +14,7 @@ Variants (after a colon, comma-separated):
   cascade        one expert after the other, until one is confident of its answer
   router         one expert answers, whom a router chooses that learns from what was right
   weight         one agent, which has weights merged of the experts', on all kinds (the default)
+  api, text, logit  the config that rows of this level begin with: router, team, team
   words          sums in words, in place of sums of numbers
   smoke          tiny random models, everything else real
 """
@@ -29,6 +30,7 @@ EXPERTS = ("expert_0", "expert_1", "expert_2")
 # Of each source the grades that each expert learns; together they are all kinds.
 KINDS = {"sums": ((1, 3), (2,), (4,)), "words": ((1,), (2,), (3,))}
 TEAMS = ("team", "cascade", "router")
+OF_LEVELS = {"api": "router", "text": "team", "logit": "team"}  # other names of variants
 SHARED = ("words", "smoke")  # variants that go with each of the others
 
 
@@ -107,11 +109,11 @@ LEVELS = {
 
 def get_config(arg=None):
     """The weights of the experts in one agent, or one of the variants named in the module's docstring."""
-    options = parse_arg(arg, **dict.fromkeys((*EXPERTS, *TEAMS, "weight", *SHARED), False))
+    options = parse_arg(arg, **dict.fromkeys((*EXPERTS, *TEAMS, *OF_LEVELS, "weight", *SHARED), False))
     chosen = [name for name in options if options[name] and name not in SHARED]
     if len(chosen) > 1:
         raise UserError(f"config options {chosen[0]} and {chosen[1]} exclude each other")
-    variant = chosen[0] if chosen else "weight"
+    variant = OF_LEVELS.get(chosen[0], chosen[0]) if chosen else "weight"
     config = reasoning.get_config("solo,words" if options.words else "solo")
     config.task.total, config.eval.vote, config.warm_up.steps = "mean", "", 0
     config.team.agents = ("solver",)

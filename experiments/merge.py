@@ -35,6 +35,7 @@ METHODS = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extra
 FORMS = ("adapter", "full")
 REPORTS = ("all", "result", "none")
 OF_METHODS = ("weights", "scales", "density", "trials", "seed")  # flags that not all methods read
+OF_RESULTS = ("rank", "form", "samples", "report")  # that all read which merge anything
 
 
 def merge(args, config, which) -> dict:
@@ -42,29 +43,20 @@ def merge(args, config, which) -> dict:
     # These import JAX, for which --help and errors in flags are not to wait.
     from jaxmarl_llm.analysis.merging import members, methods, run
 
+    reads = () if args.method == JOIN else (*methods.METHODS[args.method].reads, *OF_RESULTS)
+    if unread := [name for name in (*OF_METHODS, *OF_RESULTS) if args[name].present and name not in reads]:
+        only = ", ".join(name for name in reads if name in OF_METHODS) or "members"
+        raise UserError(f"--{unread[0]}: --method={args.method} does not read it, only {only}")
     own = args.workdir
     sources = members.of_run(config, own, which) if own else members.of_texts(config, args.members, which)
     if args.method == JOIN:
         return run.join(config, sources, args.out)
-    reads = methods.METHODS[args.method].reads
-    if unread := [name for name in OF_METHODS if args[name].present and name not in reads]:
-        raise UserError(
-            f"--{unread[0]}: --method={args.method} does not read it, only {', '.join(reads) or 'members'}"
-        )
-    numbers = {name: _numbers(name, args[name].value) for name in ("weights", "scales")}
+    numbers = {name: entry.numbers(name, args[name].value) for name in ("weights", "scales")}
     settings = methods.Settings(
         args.method, **numbers, density=args.density, trials=args.trials, seed=args.seed
     )
     wanted = run.Wanted(args.form, args.rank, args.samples, args.report)
     return run.merge(config, sources, settings, args.out, wanted, tell=lambda line: print(line, flush=True))
-
-
-def _numbers(name: str, texts) -> tuple[float, ...]:
-    """The numbers of a flag; UserError for a text that is none."""
-    try:
-        return tuple(float(text) for text in texts)
-    except ValueError:
-        raise UserError(f"--{name}={','.join(texts)}: allowed are numbers with commas between them") from None
 
 
 def show(facts: dict) -> None:
@@ -165,11 +157,12 @@ def main(argv):
 
 def _config_of(text: str):
     """The config of the first member's run."""
-    from jaxmarl_llm.weights import peft  # imports JAX
+    from jaxmarl_llm import saved_agents  # imports JAX
+    from jaxmarl_llm.weights import peft
 
     if peft.is_adapter(text):
         raise UserError(f"--members={text}: a PEFT folder has no config; give --config=<config file>")
-    return run_folder.load_run(text.partition(":")[0])
+    return run_folder.load_run(saved_agents.folder_and_agent(text)[0])
 
 
 if __name__ == "__main__":

@@ -68,12 +68,7 @@ def define_flags() -> None:
 
 def read_settings(args) -> settings_lib.Settings:
     """The settings that flags say. UserError for those that cannot be, or would do nothing."""
-    try:
-        weights = tuple(map(float, args.weights))
-    except ValueError:
-        raise UserError(
-            f"--weights={','.join(args.weights)}: allowed are numbers with commas between them"
-        ) from None
+    weights = entry.numbers("weights", args.weights)
     names = ("plausible", "value", "every", "candidates", "rollouts", "horizon", "alpha")
     own = {name: args[name].value for name in names} | {"goes_on": args["continue"].value}
     settings = settings_lib.Settings(args.together, weights, **own)

@@ -30,6 +30,23 @@ def is_team(folder) -> bool:
     return (pathlib.Path(folder) / TEAM_FILE).is_file()
 
 
+def folder_and_agent(text: str) -> tuple[str, str]:
+    """Both parts of ``<folder>:<agent>``, of a folder that is there; the text and '' where it names no agent.
+
+    The folder is a run's, an exported team or a PEFT folder, and may have ':' in its own path.
+    """
+    places = [] if _holds_agents(text) else [place for place, sign in enumerate(text) if sign == ":"]
+    for place in reversed(places):
+        if _holds_agents(text[:place]):
+            return text[:place], text[place + 1 :]
+    return text, ""
+
+
+def _holds_agents(folder: str) -> bool:
+    is_run = bool(folder) and (pathlib.Path(folder) / "config.json").is_file()
+    return bool(folder) and (is_run or is_team(folder) or peft.is_adapter(folder))
+
+
 def read_team(folder) -> dict:
     """What an exported team's file says; ValueError naming the file if there is none or it is none of ours.
 

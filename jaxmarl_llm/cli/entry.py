@@ -1,6 +1,7 @@
 """Start a command: an error about the input becomes one sentence, a bug stays a traceback."""
 
 import ast
+import math
 import pathlib
 import re
 import sys
@@ -83,6 +84,19 @@ def _config_fields(argv: Sequence[str]) -> list[str]:
     return [match[1] for match in matches if match]
 
 
+def numbers(name: str, texts: Sequence[str]) -> tuple[float, ...]:
+    """The numbers that a flag lists; UserError for a text that is none, and for one that is not finite."""
+    try:
+        values = tuple(map(float, texts))
+    except ValueError:
+        values = (math.nan,)
+    if not all(map(math.isfinite, values)):
+        raise UserError(
+            f"--{name}={','.join(texts)}: allowed are numbers with commas between them, each of them finite"
+        )
+    return values
+
+
 def refuse_arguments(argv: Sequence[str]) -> None:
     """UsageError for what is left of a command line after its flags."""
     if len(argv) > 1:
@@ -153,6 +167,8 @@ def parse(argv: list[str]) -> list[str]:
     flags.FLAGS.set_default("logtostderr", True)
     try:
         rest = flags.FLAGS(argv)
+        if wrong := _not_finite():
+            sys.exit(complain(wrong))
         if flags.FLAGS["verbosity"].using_default_value:
             logging.set_verbosity(logging.WARNING)  # libraries report what they do at INFO
         return rest
@@ -168,6 +184,14 @@ def parse(argv: list[str]) -> list[str]:
         if not wrong or _in_get_config(error):
             raise  # a bug in a config file
         sys.exit(complain(wrong))
+
+
+def _not_finite() -> str:
+    """An error message about a flag that is nan or inf, which bounds of flags let through; fields are validated."""
+    for name, value in flags.FLAGS.flag_values_dict().items():
+        if type(value) is float and not math.isfinite(value) and not name.startswith("config."):
+            return f"--{name}={value}: allowed are finite numbers"
+    return ""
 
 
 def _with_own_config(flag: str) -> str:

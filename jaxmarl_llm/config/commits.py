@@ -3,7 +3,7 @@
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
-KIND = "commits"
+KIND, SIX = "commits", "six"
 PROTOCOLS = ("pipeline", "tree")  # in which the second agent reads the first one's text
 
 
@@ -12,14 +12,27 @@ def of(config: ConfigDict) -> bool:
     return config.task.kind == KIND
 
 
-_COMMITS = Read(of, "only task.kind='commits' reads it")
+def shows_diffs(config: ConfigDict) -> bool:
+    """Whether a writer reads diffs: of the six commits it reads a word for each, which stands in for the diff."""
+    sources = (config.task.source, config.task.eval_source, config.task.test_source)
+    return of(config) and any(name.partition("[")[0] != SIX for name in sources if name)
+
+
+_DIFFS = Read(
+    shows_diffs, "only task.kind='commits' reads it, and not of task.source='six', which shows no diffs"
+)
+_PAID = Read(
+    lambda c: of(c) and not c.task.reward,
+    "only task.kind='commits' reads it, where task.reward pays nothing else",
+)
 _EXAMPLES = Read(lambda c: of(c) and c.commits.examples > 0, "only commits.examples above 0 reads it")
 _COPIES = Read(
-    lambda c: of(c) and c.commits.reward == "round_trip", "only commits.reward='round_trip' reads it"
+    lambda c: _PAID.when(c) and c.commits.reward == "round_trip",
+    "only commits.reward='round_trip' reads it, where task.reward pays nothing else",
 )
 FIELDS = (
     number("commits.examples", 0, "Commits of training whose diff and message the writer reads before a diff.", low=0,
-           read=_COMMITS),
+           read=_DIFFS),
     choice("commits.rule", "bm25", "Which commits of training.",
            {"bm25": "most common words", "cosine": "most similar vectors of commits.encoder",
             "two_step": "the most similar of the 50 with most common words",
@@ -30,10 +43,10 @@ FIELDS = (
           Read(lambda c: _EXAMPLES.when(c) and c.commits.rule in ("cosine", "two_step"),
                "only commits.rule='cosine' and 'two_step' read it")),
     number("commits.max_diff_tokens", 510, "Words and signs of a diff that the writer reads; the rest is cut off.",
-           low=1, read=_COMMITS),
+           low=1, read=_DIFFS),
     choice("commits.reward", "round_trip", "What both are paid for; all are reported.",
            {"bleu": "BLEU-4 of the message", "rouge_l": "ROUGE-L", "meteor": "METEOR",
-            "round_trip": "tests that the second agent's program passes, see docs/commits.md"}, read=_COMMITS),
+            "round_trip": "tests that the second agent's program passes, see docs/commits.md"}, read=_PAID),
     number("commits.copy_share", 0.3, "Share of the diff that a message may repeat at no cost.", low=0, high=1,
            read=_COPIES),
 )  # fmt: skip

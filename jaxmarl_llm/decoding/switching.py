@@ -99,9 +99,11 @@ def write(drafts: Sequence[Draft], propose: Propose, value: Value, alpha: float 
 def of_rollouts(go_on: Callable[[Sequence[Draft]], Sequence[Draft]], judge: Value, number: int) -> Value:
     """Q by roll-outs: mean rewards of ``number`` texts that begin as the draft does; of an ended draft, its own reward.
 
+    A text without a reward is left out of the mean, which is NaN where all are.
+
     Args:
       go_on: unfinished drafts, each as often as it is written on -> as many texts.
-      judge: rewards of texts.
+      judge: rewards of texts; NaN: none.
       number: texts for each draft.
     """
 
@@ -110,9 +112,15 @@ def of_rollouts(go_on: Callable[[Sequence[Draft]], Sequence[Draft]], judge: Valu
         copies = [draft for draft, times in zip(drafts, repeats, strict=True) for _ in range(times)]
         texts = iter(go_on([draft for draft in copies if not draft.done]))
         rewards = iter(judge([draft if draft.done else next(texts) for draft in copies]))
-        return [sum(next(rewards) for _ in range(times)) / times for times in repeats]
+        return [_mean([next(rewards) for _ in range(times)]) for times in repeats]
 
     return value
+
+
+def _mean(rewards: Sequence[float]) -> float:
+    """The mean of the rewards that are not NaN; NaN if there is none."""
+    own = [reward for reward in rewards if not math.isnan(reward)]
+    return sum(own) / len(own) if own else math.nan
 
 
 def of_switcher(propose: Propose, value: Value, alpha: float, judge: Value, number: int) -> Value:

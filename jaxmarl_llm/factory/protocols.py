@@ -229,13 +229,13 @@ def memory(config, task, entries: Sequence = ()) -> LessonMemory | ExperienceMem
     """The bank of a whole run, or its experience, as it begins; ``task`` is that of the run.
 
     Raises:
-      UserError: for experience with another kind of task.
+      UserError: for lessons, or experience, of another kind of task.
     """
     own = config.lessons
     if experience.of(config):
         kept = config.experience.keep
         return ExperienceMemory(config.task.kind, task.given, mining(config), kept, entries)
-    return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries)
+    return LessonMemory(own.keep, step=own.step, factor=own.factor, entries=entries, task=config.task.kind)
 
 
 def keeps_peers(config) -> bool:
@@ -274,14 +274,21 @@ def memory_of(config, models):
 
 
 def saved_memory(config, workdir, step: int, team: Team):
-    """The same of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any."""
+    """The same of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any.
+
+    Raises:
+      UserError: for lessons, or experience, of another kind of task.
+    """
     folder = pathlib.Path(workdir) / "system"
     if router.learns(config):
         network = build_router(config, team)
         network.load(folder, step)
         return network
+    if not remembers(config):
+        return ()
     if experience.remembers(config):
-        items = tuple(saved(folder, step, Item, experience_memory.NAME))
-        check_task(items, config.task.kind, f"the experience of {workdir}")
-        return items
-    return tuple(lessons.saved(folder, step)) if remembers(config) else ()
+        name, items = experience_memory.NAME, saved(folder, step, Item, experience_memory.NAME)
+    else:
+        name, items = "bank of lessons", lessons.saved(folder, step)
+    check_task(items, config.task.kind, f"the {name} of {workdir}")
+    return tuple(items)

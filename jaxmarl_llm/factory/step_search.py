@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jaxmarl_llm import update
 from jaxmarl_llm.config import qstar
 from jaxmarl_llm.config.options import is_dotted
-from jaxmarl_llm.factory import randomness
+from jaxmarl_llm.factory import built_models, randomness
 from jaxmarl_llm.protocols import step_values
 from jaxmarl_llm.protocols.open_texts import Limits
 from jaxmarl_llm.protocols.step_search import Rates, StepSearch
@@ -62,12 +62,17 @@ def values_of(config, team: Team) -> Values | None:
     if kind == qstar.FITTED:
         return fitted(load_critic(config, team))
     if is_dotted(kind):
-        return step_values.of_function(dotted.resolve(kind, "qstar.value"))
+        return _own(kind, "qstar.value")
     return {
         "none": step_values.nothing,
         "longest": step_values.longest,
         "random": step_values.at_random(config.seed),
     }[kind]
+
+
+def _own(name: str, field: str) -> Values:
+    """Values by the function of the user's own that a field names."""
+    return step_values.of_function(dotted.resolve(name, field), f"{field} {name!r}")
 
 
 def fitted(critic: StepCritic) -> Values:
@@ -87,7 +92,7 @@ def rates_of(config) -> Rates | None:
         return None
     if kind == "tokens":
         return _line_rewards
-    rate = step_values.of_function(dotted.resolve(kind, "qstar.process"))
+    rate = _own(kind, "qstar.process")
     return lambda places, befores: [each.value for each in rate(places)]
 
 
@@ -122,6 +127,7 @@ def load_critic(config, team: Team) -> StepCritic:
             f"qstar.model={config.qstar.model!r}: there is no model of experiments.values in this folder"
         )
     own, saved = about(config, team), formats.read(folder / ABOUT)
+    saved = {"seed": own.get("seed"), **saved}  # files of earlier versions do not say it
     for name, now in own.items():
         if saved.get(name) != now:
             raise UserError(
@@ -133,10 +139,11 @@ def load_critic(config, team: Team) -> StepCritic:
 
 
 def about(config, team: Team) -> dict:
-    """What a fitted model must have in common with the team that searches by it."""
+    """What a fitted model must have in common with the team that searches by it; the seed of a base that is drawn."""
     t = config.team
     model = team[t.agents[-1]].model_name
-    return {"model": model, "rank": t.rank, "alpha": t.alpha, "targets": list(t.targets)}
+    drawn = {"seed": config.seed} if model in built_models.BUILDERS else {}
+    return {"model": model, **drawn, "rank": t.rank, "alpha": t.alpha, "targets": list(t.targets)}
 
 
 def check(config, team: Team, task) -> None:

@@ -39,8 +39,8 @@ OUTSIDE = ("world", "optimisation", "generation", "lock", "commits")  # more tha
 def one_speaker(config):
     """The config with one agent that answers once, as all members do together.
 
-    Of questions that all agents read (task.kind=reasoning) the first agent stays. UserError for another task with
-    several agents, whose roles differ, and for one that is no single text.
+    Of questions that all agents read (task.kind=reasoning) the first agent stays, with its own settings. UserError for
+    another task with several agents, whose roles differ, and for one that is no single text.
     """
     agents = tuple(config.team.agents)
     if config.task.kind in OUTSIDE:
@@ -56,7 +56,8 @@ def one_speaker(config):
             "tools.functions, servers or of_task: members that write one text call no tools; say none"
         )
     config = config.copy_and_resolve_references()
-    config.team.agents, config.team.models, config.team.agent = agents[:1], (), {}
+    own = {name: section for name, section in config.team.agent.items() if name == agents[0]}
+    config.team.agents, config.team.models, config.team.agent = agents[:1], (), own
     config.train.protocol, config.train.turns, config.train.later_samples = "simultaneous", 1, 0
     config.eval.vote = ""
     return config

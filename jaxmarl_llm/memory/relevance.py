@@ -25,7 +25,8 @@ def ngrams(texts: Sequence[str]) -> np.ndarray:
     for x, text in enumerate(texts):
         single = words(text)
         for gram in (*single, *map(" ".join, zip(single, single[1:], strict=False))):
-            vectors_XD[x, zlib.crc32(gram.encode()) % NGRAM_DIMENSIONS] += 1
+            data = gram.encode("utf-8", "surrogatepass")
+            vectors_XD[x, zlib.crc32(data) % NGRAM_DIMENSIONS] += 1
     return vectors_XD
 
 

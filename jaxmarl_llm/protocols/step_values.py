@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxmarl_llm.protocols.types import item_name
+from jaxmarl_llm.tasks.custom_reward import finite_number
 from jaxmarl_llm.tasks.reasoning import answers
+from jaxmarl_llm.utils import dotted
+from jaxmarl_llm.utils.errors import UserError
 
 Messages = Sequence[dict[str, str]]
 _ASK = "How likely is it that this becomes a right answer? Write a number from 0 to 1 only."
@@ -61,14 +64,29 @@ def at_random(seed: int) -> Values:
     return values
 
 
-def of_function(function: Callable[[Sequence[str], Sequence[str]], Sequence[float]]) -> Values:
-    """Values by a function of questions and texts."""
+def of_function(
+    function: Callable[[Sequence[str], Sequence[str]], Sequence[float]], name: str = "the function"
+) -> Values:
+    """Values by a function of questions and texts, which errors call ``name``.
+
+    Raises:
+      UserCodeError: with the items, if it raises.
+      UserError: if it gives anything but a finite number for each text.
+    """
 
     def values(places: Sequence[Place]) -> list[Valued]:
-        given = function(
-            [place.messages[-1]["content"] for place in places], [place.text for place in places]
-        )
-        return [Valued(float(number)) for number in given]
+        questions, texts = [place.messages[-1]["content"] for place in places], [p.text for p in places]
+        items = ", ".join(dict.fromkeys(item_name(place.item) for place in places))
+        try:
+            given = function(questions, texts)
+        except UserError:
+            raise
+        except Exception as error:
+            raise dotted.UserCodeError(f"{name} raised on {items} ({dotted.reason(error)})") from error
+        if not hasattr(given, "__len__") or len(given) != len(texts):
+            raise UserError(f"{name} gave {given!r:.80} for {len(texts)} texts; expected a number for each")
+        what = f"{name}: a number for {items}"
+        return [Valued(finite_number(number, what)) for number in given]
 
     return values
 

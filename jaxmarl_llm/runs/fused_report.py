@@ -20,7 +20,8 @@ def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[
     """A row for each text and each of those who read it: the student all of it, a teacher its own parts.
 
     ``nats`` is the reader's cross-entropy over ``bytes``, ``student_nats`` the student's on the same bytes. That a text
-    ends does not count, as it is no byte. ``text`` is the number of the text in its file.
+    ends does not count, as it is no byte. ``text`` is the number of the text in its file. The student is read as
+    `STUDENT`; a teacher of this name is "teacher student".
 
     Args:
       student: the trained one.
@@ -34,10 +35,11 @@ def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[
     }
     for name in texts.teachers(rows):
         seen_of, _ = cache.read(fusion.folder_of(source, name))
+        reader = f"teacher {name}" if name == STUDENT else name
         for (n, part), seen in zip(texts.units(rows, name), seen_of, strict=True):
             its = -float(np.sum(seen.logprobs[:-1], dtype=np.float64))
             sums = (its, mine[n][part.start : part.end].sum(), part.end - part.start)
-            read[n, name] = read.get((n, name), np.zeros(3)) + sums
+            read[n, reader] = read.get((n, reader), np.zeros(3)) + sums
     return [
         {
             "text": n,

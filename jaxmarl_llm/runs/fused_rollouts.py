@@ -45,6 +45,7 @@ def drawn(
     samples: int,
     above: float | None,
     readers: Mapping[str, Any],
+    memory,
     progress: Callable[[int, int], None],
 ) -> tuple[list[Text], dict[str, int]]:
     """Texts of the team's own answers to the problems of a task, and how many answers were left out, by reason.
@@ -61,6 +62,7 @@ def drawn(
       samples: answers to each problem.
       above: a reward.
       readers: tokenizers of the student and of the other teachers, by name.
+      memory: what the team's run has learned for its protocol, see `protocols.saved_memory`.
       progress: called with problems done and all.
     """
     scorer = TaskScorer.of_team(lesson.task, team, "aligned")
@@ -72,7 +74,7 @@ def drawn(
     for batch, begin in enumerate(range(0, len(numbers), ITEMS)):
         path = folder / f"{batch:05d}.jsonl"
         if not path.is_file():
-            protocol = Requests(protocols.build(config, lesson.task, team, samples))
+            protocol = Requests(protocols.build(config, lesson.task, team, samples, memory=memory))
             forest = rollouts.run(
                 protocol,
                 team,

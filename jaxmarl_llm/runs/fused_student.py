@@ -1,6 +1,6 @@
 """The config of the one model that a team is fused into, made of the team's own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -60,7 +60,7 @@ def of_team(config: ConfigDict, training: Mapping[str, Any]) -> ConfigDict:
     made.model, made.team.models = models.pop(), ()
     with made.team.unlocked():
         made.team.agent = base.team.agent
-    made.team.agents = ("team",) if joint else (STUDENT,)
+    made.team.agents = (_free("team" if joint else STUDENT, config.team.agents),)
     made.team.begin, made.team.begin_map, made.team.begin_step = "", (), base.team.begin_step
     made.task.centralised = joint
     made.seeds = base.seeds
@@ -73,6 +73,13 @@ def of_team(config: ConfigDict, training: Mapping[str, Any]) -> ConfigDict:
     except UserError as error:
         raise UserError(f"{error}\ngive the student's config with --config") from error
     return made
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """A name that no agent of the team has, as its texts name their teachers."""
+    while name in taken:
+        name = f"fused_{name}"
+    return name
 
 
 def _without_unread(config: ConfigDict, base: ConfigDict) -> None:

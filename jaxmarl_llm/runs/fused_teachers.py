@@ -41,14 +41,32 @@ def parse(name: str) -> Other:
     Raises:
       ValueError: for an agent that the folder does not have.
     """
-    folder, colon, agent = name.rpartition(":")
-    holds = colon and ((pathlib.Path(folder) / "config.json").is_file() or saved_agents.is_team(folder))
-    if not holds:
+    folder, agent = saved_agents.folder_and_agent(name)
+    if folder == name:
         return Other(name)
     meta = saved_agents.read_meta(folder, LATEST)
     if agent not in meta["agents"]:
         raise UserError(f"{FIELD}={name!r}: {folder} has the agents {', '.join(meta['agents'])}")
     return Other(name, folder, agent)
+
+
+def parse_all(names: Sequence[str], members: Sequence[str]) -> list[Other]:
+    """The teachers beside the ``members`` of the team.
+
+    Raises:
+      UserError: for one that is there twice, one of a member's name, and an agent that a folder does not have.
+    """
+    listed, seen = f"{FIELD}={','.join(names)}", set()
+    others = [parse(name) for name in names]
+    for other in others:
+        place = (pathlib.Path(other.folder).resolve(), other.agent) if other.folder else (other.name, "")
+        if not other.name or place in seen:
+            what = f"{other.name!r} is there twice" if other.name else "'' names no teacher"
+            raise UserError(f"{listed}: {what}; allowed is each once")
+        if other.name in members:
+            raise UserError(f"{listed}: {other.name!r} is an agent of the team, whose members teach already")
+        seen.add(place)
+    return others
 
 
 def load(other: Other, config) -> Model:

@@ -20,7 +20,7 @@ _FIELDS = ("text", "texts", "task_id", "messages", "group")  # of a line of a fi
 
 @dataclasses.dataclass(frozen=True)
 class Lesson:
-    """What texts are made for.
+    """What texts are made for. Half surrogates, which have no bytes, become "?" in them, as tokenizers read them.
 
     Attributes:
       task: the team's task, with the problems to use.
@@ -47,6 +47,7 @@ class Lesson:
         ``by_agent`` are its texts, ``read`` the messages that each agent has read.
         """
         prompt, group = tuple(self.own.prompts(item)[self.student]), group_of(item)
+        by_agent = {agent: files.safe_text(text) for agent, text in by_agent.items()}
         if self.joint:
             written = tagged(by_agent)
             taught = {agent: self._of(agent) for agent in by_agent}
@@ -65,7 +66,7 @@ class Lesson:
 
     def of_text(self, messages: Mapping[str, Sequence[dict]], text: str, group: str) -> Text:
         """A text that all teach; ``messages``: of the student and of the members that read others."""
-        prompt = tuple(messages[self.student])
+        prompt, text = tuple(messages[self.student]), files.safe_text(text)
         parts = [
             texts.whole(name, text, messages.get(name, prompt)) for name in (*self.members, *self.others)
         ]

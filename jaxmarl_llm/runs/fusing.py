@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxmarl_llm import saved_agents
-from jaxmarl_llm.config import agent_settings, remote, validate
-from jaxmarl_llm.factory import chat_options, evaluations, experts, tasks, teams
+from jaxmarl_llm.config import agent_settings, remote, tools, validate
+from jaxmarl_llm.factory import chat_options, evaluations, experts, protocols, tasks, teams
 from jaxmarl_llm.fusion import scores, texts
 from jaxmarl_llm.fusion.scores import Model
 from jaxmarl_llm.fusion.texts import Text
@@ -25,7 +25,7 @@ from jaxmarl_llm.systems import demonstrations
 from jaxmarl_llm.systems.demonstrations import Demonstration
 from jaxmarl_llm.tasks.judgement import is_sequential
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.utils import console, files, formats
+from jaxmarl_llm.utils import console, content, files, formats
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.saved_names import LATEST
 
@@ -73,8 +73,8 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
       ValueError: for what cannot be done, before any model is loaded where that can be known.
     """
     out = pathlib.Path(asked.out)
-    student = _with_source(asked, student, out / FOLDER / "texts.jsonl")
-    others = [fused_teachers.parse(name) for name in asked.teachers]
+    student = _with_source(asked, config, student, out / FOLDER / "texts.jsonl")
+    others = fused_teachers.parse_all(asked.teachers, config.team.agents if asked.members else ())
     step = saved_agents.read_meta(asked.workdir, asked.step)["step"]
     _keep_about(out / FOLDER, asked, step)
     _prepare(asked, config, student, others, step)
@@ -84,8 +84,8 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
     return report(student, out)
 
 
-def _with_source(asked: Asked, student, source: pathlib.Path):
-    """The student's config with its texts and what it begins as."""
+def _with_source(asked: Asked, team, student, source: pathlib.Path):
+    """The student's config with its texts and what it begins as; ``team``: the team's config."""
     made = student.copy_and_resolve_references()
     made.sft.source = str(source)
     if asked.begin:
@@ -97,6 +97,11 @@ def _with_source(asked: Asked, student, source: pathlib.Path):
             f"train.system={made.train.system!r} with team.agents={tuple(made.team.agents)!r}: a student is one agent "
             "with train.system='sft'"
         )
+    if made.team.agents[0] in team.team.agents:
+        raise UserError(
+            f"team.agents={tuple(made.team.agents)!r} of the student: allowed is a name that no agent of the team has, "
+            f"which are {tuple(team.team.agents)!r}"
+        )
     return made
 
 
@@ -104,17 +109,27 @@ def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
     """Write what was asked for; ValueError with the differences where the folder holds what something else made."""
     fields = {name: value for name, value in dataclasses.asdict(asked).items() if name not in ("out", "step")}
     now = json.loads(json.dumps(fields | {"step": step}))
+    hashes = _hashes(asked)
     path = folder / "about.json"
     if not any(folder.rglob("*.jsonl")):  # nothing was made: what was refused may be asked for in another way
         files.ensure_writable(path, "give another --out")
-        formats.write(path, now)
+        formats.write(path, now | {"files": hashes})
         return
     kept = formats.read(path)
     differing = [
         f"{name} was {kept.get(name)!r}, is {now[name]!r}" for name in now if kept.get(name) != now[name]
     ]
+    before = kept.get("files", {})  # of earlier versions none is known
+    differing += [f"{name} has changed" for name in hashes if before.get(name, hashes[name]) != hashes[name]]
     if differing:
         raise UserError(f"{folder} holds another fusion: {'; '.join(differing)}; give another --out")
+
+
+def _hashes(asked: Asked) -> dict[str, str]:
+    """SHA-256 by path of the files of texts that are there; one that was deleted since is not needed again."""
+    held = [] if isinstance(asked.held_out, float) else asked.held_out
+    paths = [path for path in (asked.texts, *held) if path not in ("", REFERENCE)]
+    return {path: content.of_file(pathlib.Path(path)) for path in paths if pathlib.Path(path).is_file()}
 
 
 def _keep_source(out: pathlib.Path, source: str) -> None:
@@ -147,7 +162,7 @@ def _prepare(asked: Asked, config, student, others, step: int) -> None:
         team, _ = saved_agents.restore_team(asked.workdir, asked.step, team)
         loaded = {other: fused_teachers.load(other, config) for other in others}
         readers = _readers(team, student, loaded)
-        learned, held = _texts(asked, config, student, team, made, readers, folder)
+        learned, held = _texts(asked, config, student, team, made, readers, folder, step)
         _check(asked, learned, held, readers, student)
         sets = {folder / "texts.jsonl": learned, folder / "held_out" / "texts.jsonl": held}
         members = made["train"].members
@@ -162,7 +177,7 @@ def _prepare(asked: Asked, config, student, others, step: int) -> None:
 def _lesson(asked: Asked, config, student, executor, split: str) -> Lesson:
     """What texts are made for, with the problems of a split."""
     task = evaluations.build_split(config, executor, split)
-    if is_sequential(task) or config.tools.functions:
+    if is_sequential(task) or tools.offered(config):
         raise UserError(
             f"task.kind={config.task.kind!r}: answers that are steps of an episode, or that call tools, cannot be fused"
         )
@@ -184,7 +199,7 @@ def _readers(team: Team, student, others: Mapping[Other, Model]) -> dict[str, An
     return readers | {student.team.agents[0]: teams.load_model(own, own.model).tokenizer}
 
 
-def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Text], list[Text]]:
+def _texts(asked, config, student, team, made, readers, folder, step) -> tuple[list[Text], list[Text]]:
     """The texts that the student learns, and those that are held out."""
     lesson = made["train"]
     if asked.texts == REFERENCE:
@@ -193,7 +208,8 @@ def _texts(asked, config, student, team, made, readers, folder) -> tuple[list[Te
         rows = fused_texts.of_file(asked.texts, lesson, "--texts")
     else:
         (folder / "rollouts").mkdir(parents=True, exist_ok=True)
-        fixed = config, team, lesson, folder / "rollouts", asked.samples, asked.above, readers
+        memory = protocols.saved_memory(config, asked.workdir, step, team)
+        fixed = config, team, lesson, folder / "rollouts", asked.samples, asked.above, readers, memory
         progress = _progress()
         rows, left_out = fused_rollouts.drawn(*fixed, lambda done, every: progress("the team", done, every))
         shown = ", ".join(f"{number} {reason}" for reason, number in left_out.items())

@@ -367,6 +367,19 @@ def test_bad_lines_of_texts(tmp_path, row, complaint):
         fused_texts.of_file(str(path), lesson(), "--texts")
 
 
+def test_half_surrogates_of_texts_are_question_marks(tmp_path):
+    """As tokenizers read them: the parts are places in bytes, which they do not have."""
+    path = tmp_path / "texts.jsonl"
+    path.write_text(json.dumps({"text": "a\ud800\u00e9", "messages": [{"role": "user", "content": "\ud800"}]}))
+    (text,) = fused_texts.of_file(str(path), lesson(False), "--texts")
+    assert text.text == "a?\u00e9" and [(part.start, part.end) for part in text.parts] == [(0, 4), (0, 4)]
+    own = SimpleNamespace(agents=("team",), prompts=lambda item: {"team": [{"role": "user", "content": "?"}]})
+    one = fused_texts.Lesson(None, own, True, ("first", "second"))
+    read = dict.fromkeys(("first", "second"), [])
+    (joint,) = one.of_answer(SimpleNamespace(grade=0), {"first": "\ud800", "second": "b"}, read)
+    assert joint.text == "[first]\n?\n[second]\nb" and [joint.content(part) for part in joint.parts] == ["?", "b"]
+
+
 def test_fields_of_a_line_that_are_null_are_not_given(tmp_path):
     path = tmp_path / "texts.jsonl"
     row = {"text": "x", "messages": [{"role": "user", "content": "?"}]}
@@ -386,6 +399,29 @@ def test_another_fusion_in_the_folder_is_refused(tmp_path):
         fusing._keep_about(tmp_path / "out" / "fusion", other, 3)
     with pytest.raises(ValueError, match="holds another fusion: step was 3, is 4"):
         fusing._keep_about(tmp_path / "out" / "fusion", one, 4)
+
+
+def test_texts_that_have_changed_are_refused(tmp_path, monkeypatch):
+    """What was prepared is of the file as it was; a file that is gone is not read again."""
+    monkeypatch.chdir(tmp_path)
+    given, held = tmp_path / "given.jsonl", tmp_path / "held.jsonl"
+    given.write_text("1\n")
+    held.write_text("2\n")
+    one, folder = asked("team", "out", texts="given.jsonl", held_out=["held.jsonl", "reference"]), tmp_path / "fusion"
+    fusing._keep_about(folder, one, 3)
+    (folder / "texts.jsonl").write_text("")
+    fusing._keep_about(folder, one, 3)
+    given.write_text("3\n")
+    with pytest.raises(ValueError, match="holds another fusion: given.jsonl has changed; give another --out"):
+        fusing._keep_about(folder, one, 3)
+    given.unlink()
+    fusing._keep_about(folder, one, 3)
+    held.write_text("4\n")
+    with pytest.raises(ValueError, match="holds another fusion: held.jsonl has changed; give another --out"):
+        fusing._keep_about(folder, one, 3)
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps({name: about[name] for name in about if name != "files"}))
+    fusing._keep_about(folder, one, 3)  # as earlier versions wrote it
 
 
 def test_a_teacher_that_is_not_there(tmp_path):

@@ -7,9 +7,9 @@ import smoke_runs
 
 from configs import reasoning
 from experiments import train
-from jaxmarl_llm.config import validate
+from jaxmarl_llm.config import agent_settings, validate
 from jaxmarl_llm.decoding.settings import Settings
-from jaxmarl_llm.factory import members, together, value_heads
+from jaxmarl_llm.factory import members, together, training, value_heads
 from jaxmarl_llm.runs import run_folder
 
 FIELDS = {
@@ -106,6 +106,17 @@ def config(**changes):
 def test_problems_that_are_not_for_one_text(changes, message):
     with pytest.raises(ValueError, match=message):
         together.one_speaker(config(**changes))
+
+
+def test_the_agent_that_answers_keeps_its_own_settings():
+    own = config()
+    agent_settings.declare(own, ["team.agent.first.temperature", "team.agent.second.top_k"])
+    own.team.agent.first.temperature, own.team.agent.first.max_new_tokens, own.team.agent.second.top_k = 0.05, 5, 3
+    made = together.one_speaker(own)
+    assert tuple(made.team.agents) == ("first",) and list(made.team.agent) == ["first"]
+    params = training.sampling_params(made).of("first")
+    assert (params.temperature, params.max_new_tokens, params.top_k) == (0.05, 5, own.sampling.top_k)
+    validate(made)
 
 
 def test_runs_and_agents_that_do_not_go_together():

@@ -73,13 +73,20 @@ def of_run(config, workdir, which) -> list[Source]:
 
 def of_texts(config, texts: Sequence[str], which) -> list[Source]:
     """A member for each text: a folder, or <folder>:<agent>. UserError for what is none, and for one twice."""
-    if twice := [text for n, text in enumerate(texts) if text in texts[:n]]:
-        raise UserError(f"--members={','.join(texts)}: {twice[0]!r} is there twice; allowed is once")
-    return [_of_text(config, text, which) for text in texts]
+    listed = f"--members={','.join(texts)}"
+    if not all(texts):
+        raise UserError(f"{listed}: '' names no folder; allowed are folders, and <folder>:<agent>")
+    sources, seen = [_of_text(config, text, which) for text in texts], set()
+    for source in sources:
+        place = source.folder.resolve(), *source.agents.items()
+        if place in seen:
+            raise UserError(f"{listed}: {source.name!r} is there twice; allowed is once")
+        seen.add(place)
+    return sources
 
 
 def _of_text(config, text: str, which) -> Source:
-    folder, _, agent = text.partition(":")
+    folder, agent = saved_agents.folder_and_agent(text)
     path = pathlib.Path(folder)
     if peft.is_adapter(path):
         if agent:

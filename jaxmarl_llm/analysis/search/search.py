@@ -219,9 +219,11 @@ def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Seq
     protocol, answers, cost = Single(task.agents[0], task.test_prompt), {}, ledger.Ledger()
     for i in ids:
         name = item_name(task.items[i])
-        place = pathlib.Path("tests") / urllib.parse.quote(name, safe="")
+        place = pathlib.Path("tests") / urllib.parse.quote(name, safe="", errors="surrogatepass")
         places = [pathlib.Path(each) / place for each in (folder, *like)]
-        key = jax.random.fold_in(randomness.stream(config, "tests"), zlib.crc32(name.encode()))
+        key = jax.random.fold_in(
+            randomness.stream(config, "tests"), zlib.crc32(name.encode("utf-8", "surrogatepass"))
+        )
         forest = rollout(config, protocol, by, author, [i], key, Journal(places[0], places[1:]))
         answers[i] = forest.turns[0].text
         cost += ledger.forest_costs(forest)

@@ -32,6 +32,7 @@ class Entry:
       shown: ids of the lessons that stood in the prompt of its program.
       factor: f(z). relevance: q(z), -1..1.
       weight, uses: sum of the votes of all programs written under it, and their number.
+      task: kind of task of the problem; empty in the bank of a problem, and in files of earlier versions.
     """
 
     id: int
@@ -47,6 +48,7 @@ class Entry:
     relevance: float = 0.0
     weight: float = 0.0
     uses: int = 0
+    task: str = ""
 
     @property
     def value(self) -> float:
@@ -55,8 +57,9 @@ class Entry:
 
     @property
     def provenance(self) -> dict:
-        """The problem, the round and the author (`memory.Kept`)."""
-        return {"problem": self.item, "round": self.round, "agent": self.agent}
+        """The problem, the round, the author, and the task where it is known (`memory.Kept`)."""
+        own = {"problem": self.item, "round": self.round, "agent": self.agent}
+        return own | ({"task": self.task} if self.task else {})
 
     def key(self, name: str) -> str:
         """The text of one of its keys, "program" or the empty one: the lesson itself (`memory.Kept`)."""

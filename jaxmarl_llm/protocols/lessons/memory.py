@@ -17,13 +17,15 @@ class LessonMemory(memory.Store[Entry]):
       limit: number of the newest lessons to keep; 0: all.
       step, factor: see `lessons.bank.adjusted`.
       entries: lessons to begin with, such as those of another run (`saved`).
+      task: kind of task; lessons of another one are refused. Empty: any.
     """
 
     def __init__(
-        self, limit: int = 0, *, step: float = 0.1, factor: str = "released", entries: Sequence[Entry] = ()
-    ):
+        self, limit: int = 0, *, step: float = 0.1, factor: str = "released", entries: Sequence[Entry] = (),
+        task: str = "",
+    ):  # fmt: skip
         self._step, self._factor = step, factor
-        super().__init__(Entry, NAME, limit, entries)
+        super().__init__(Entry, NAME, limit, entries, task)
 
     def add(self, forest) -> None:
         """Add the lessons of a forest, with factors from the programs that were written under them."""
@@ -32,7 +34,7 @@ class LessonMemory(memory.Store[Entry]):
         banks = BankBuilder(str, None, pooled=True, step=self._step, factor=self._factor).banks(forest)
         new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
         # The lessons that their authors were shown have other ids from here on.
-        self.extend([dataclasses.replace(entry, shown=()) for entry in new])
+        self.extend([dataclasses.replace(entry, shown=(), task=self._task) for entry in new])
 
 
 def saved(folder, step: int) -> list[Entry]:

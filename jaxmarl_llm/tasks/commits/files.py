@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import logging
 import math
 import pathlib
@@ -15,7 +14,7 @@ from jaxmarl_llm.tasks import sources
 from jaxmarl_llm.tasks.coding.items import RULES, RowRules
 from jaxmarl_llm.tasks.commits import diffs
 from jaxmarl_llm.tasks.commits.items import Commit
-from jaxmarl_llm.utils import files
+from jaxmarl_llm.utils import content, files
 from jaxmarl_llm.utils.errors import UserError
 
 # Fields of a row and their other names; the second ones are those of the study's release.
@@ -105,6 +104,8 @@ def of_row(row: dict, number: int) -> Commit:
         raise UserError(
             f"a commit with {next(iter(programs))!r} needs {missing[0]!r} too: a program without tests"
         )
+    if programs and not row["entry_point"].isidentifier():
+        raise UserError(f"field 'entry_point' is {row['entry_point']!r:.40}, expected the name of a function")
     given = row.get("diff", "")
     diff = diffs.of_programs(row["before"], row["after"]) if programs else diffs.of_release(given)
     if not diff.strip():
@@ -180,9 +181,7 @@ def of_split(commits: Sequence[Commit], split: str, name: str) -> list[Commit]:
     """
     if split == "all":
         return list(commits)
-    names = sorted(
-        {commit.repository for commit in commits}, key=lambda text: hashlib.sha256(text.encode()).digest()
-    )
+    names = sorted({commit.repository for commit in commits}, key=content.of_text)
     if len(names) < 2:
         raise UserError(
             f"{name}: all commits are of the repository {', '.join(names)!r}, and splits are by repository; allowed is "

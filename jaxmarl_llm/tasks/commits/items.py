@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jaxmarl_llm.tasks.coding import row_checks
 from jaxmarl_llm.tasks.coding.items import CodingItem
@@ -45,8 +45,27 @@ class Commit:
 
     @property
     def family(self) -> str:
-        """What commits of one program have in common: none is an example for another."""
+        """What mutants of one program have in common; of others see `families`."""
         return self.problem.task_id if self.problem else self.task_id
+
+
+def families(commits: Iterable[Commit]) -> dict[str, str]:
+    """By program the one that stands for its family: what commits make of a program is the same program.
+
+    So a history, whose commits begin where others ended, is one family, in whatever order they come.
+    """
+    parent: dict[str, str] = {}
+
+    def root(program: str) -> str:
+        while parent.setdefault(program, program) != program:
+            parent[program] = parent[parent[program]]
+            program = parent[program]
+        return program
+
+    for commit in commits:
+        if commit.before.strip() and commit.after.strip():
+            parent[root(commit.before.strip())] = root(commit.after.strip())
+    return {program: root(program) for program in list(parent)}
 
 
 def program_of(problem: CodingItem) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxmarl_llm.executor import Program, Report
 from jaxmarl_llm.memory import Index, Item, Relevance, words
 from jaxmarl_llm.tasks.commits import diffs, metrics, prompts
-from jaxmarl_llm.tasks.commits.items import Commit
+from jaxmarl_llm.tasks.commits.items import Commit, families
 from jaxmarl_llm.tasks.judgement import Judgement, check_batch, check_given
 from jaxmarl_llm.tasks.program_text import answers
 from jaxmarl_llm.tasks.programs.prompts import Messages
@@ -107,11 +107,21 @@ class CommitTask:
         """The commits of training that the writer reads before a diff, the best one first."""
         if not self._number:
             return []
-        own = sum(other.family == item.family for other in self._pool)
-        generator = np.random.default_rng(zlib.crc32(item.task_id.encode()))
+        family = self._family(item)
+        own = sum(self._family(other) == family for other in self._pool)
+        generator = np.random.default_rng(zlib.crc32(item.task_id.encode("utf-8", "surrogatepass")))
         best = self._index.select(diffs.tagged(item.diff), self._number + own, self._rule, generator)
         others = [self._pool[one.provenance["place"]] for one in best]
-        return [other for other in others if other.family != item.family][: self._number]
+        return [other for other in others if self._family(other) != family][: self._number]
+
+    def _family(self, commit: Commit) -> str:
+        """What commits of one program have in common: none is an example for another."""
+        known = None if commit.problem else self._families.get(commit.before.strip())
+        return known or commit.family
+
+    @functools.cached_property
+    def _families(self) -> dict[str, str]:
+        return families([*self.items, *self._pool])
 
     @functools.cached_property
     def _index(self) -> Index:

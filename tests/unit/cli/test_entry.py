@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from absl import flags
 from repository import ROOT
 
 from jaxmarl_llm.cli import entry
@@ -58,6 +59,30 @@ def test_what_a_command_calls_cannot_end_it_in_silence(capsys, monkeypatch):
     entry.run(lambda argv: 0)
     assert codes == [1, 0]
     assert "error: a function that the command called wanted to end it (SystemExit: 0)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400"])
+def test_numbers_of_flags_are_finite(text, monkeypatch, capsys):
+    """Also nan, which every comparison with a bound lets through, in flags of one number and in lists."""
+    own = flags.FlagValues()
+    flags.DEFINE_bool("logtostderr", True, "", flag_values=own)
+    flags.DEFINE_integer("verbosity", 0, "", flag_values=own)
+    flags.DEFINE_float("share", 0.5, "", flag_values=own)
+    flags.DEFINE_float("above", None, "", flag_values=own)
+    monkeypatch.setattr(flags, "FLAGS", own)
+    with pytest.raises(SystemExit) as ended:
+        entry.parse(["x", f"--share={text}"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"error: --share={float(text)}: allowed are finite numbers\n"
+    assert entry.parse(["x", "--share=1e30"]) == ["x"] and own.share == 1e30
+    with pytest.raises(UserError, match=f"--weights=1,{text}: allowed are numbers with commas"):
+        entry.numbers("weights", ["1", text])
+
+
+def test_numbers_of_a_list():
+    assert entry.numbers("scales", ["1", "-0.5", "2e3"]) == (1.0, -0.5, 2000.0) and entry.numbers("scales", []) == ()
+    with pytest.raises(UserError, match="--scales=1,,2: allowed are numbers with commas"):
+        entry.numbers("scales", ["1", "", "2"])
 
 
 PRINTS = """

@@ -38,3 +38,31 @@ def test_what_is_refused(fields, said):
     config.update_from_flattened_dict(fields)
     with pytest.raises(UserError, match=said):
         validate(config)
+
+
+@pytest.mark.parametrize(
+    ("arg", "fields", "said"),
+    [
+        ("tiny", {"commits.examples": 3}, "commits.examples=3: .* not of task.source='six', .*, allowed is 0"),
+        ("tiny", {"commits.max_diff_tokens": 3}, "commits.max_diff_tokens=3: .* not of task.source='six', .* is 510"),
+        ("tiny", {"task.source": "six[:2]", "commits.examples": 3}, "commits.examples=3: .* not of task.source='six'"),
+        (None, {"task.reward": "a.b", "commits.reward": "bleu"}, "commits.reward='bleu': .* where task.reward pays"),
+        (None, {"task.reward": "a.b", "commits.copy_share": 0.5}, "commits.copy_share=0.5: .* where task.reward pays"),
+    ],
+)
+def test_settings_that_would_do_nothing(arg, fields, said):
+    config = commits.get_config(arg)
+    config.update_from_flattened_dict(fields)
+    with pytest.raises(UserError, match=said):
+        validate(config)
+
+
+def test_settings_that_do_something():
+    for arg, fields in (
+        ("tiny", {"task.test_source": "mutants", "task.test_split": "test", "commits.examples": 3}),
+        ("study", {"commits.examples": 3, "commits.max_diff_tokens": 99}),
+        (None, {"task.reward": "jaxmarl_llm.tasks.toys.letters.distinct"}),
+    ):
+        config = commits.get_config(arg)
+        config.update_from_flattened_dict(fields)
+        validate(config)

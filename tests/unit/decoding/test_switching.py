@@ -122,6 +122,14 @@ def test_equal_values_and_rewards_that_do_not_apply(values, member):
     assert draft.pieces[0].member == member
 
 
+def test_rollouts_without_a_reward_are_left_out():
+    """Of four roll-outs one has none, of the next draft all: means 2, of 1, 2 and 3, and NaN."""
+    rewards = [1.0, math.nan, 2.0, 3.0, *[math.nan] * 4]
+    value = switching.of_rollouts(lambda drafts: drafts, lambda drafts: rewards, 4)
+    first, second = value([Draft(0), Draft(1)])
+    assert first == 2.0 and math.isnan(second)
+
+
 def test_drafts_that_have_ended_stay_and_equal_candidates_are_not_valued():
     ended = Draft(4, (Piece(0, (5,), last=True),))
 

@@ -27,6 +27,14 @@ def test_every_variant_can_be_used(arg):
     assert config.task.source == ("words" if "words" in (arg or "") else "sums")
 
 
+@pytest.mark.parametrize("more", ["", ",smoke", ",words"])
+def test_levels_are_names_of_variants(more):
+    for level, variant in (("api", "router"), ("text", "team"), ("logit", "team"), ("weight", "weight")):
+        assert config_file.get_config(level + more) == config_file.get_config(variant + more)
+    with pytest.raises(UserError, match="config options team and text exclude each other"):
+        config_file.get_config("team,text")
+
+
 @pytest.mark.parametrize("source", ["sums", "words"])
 def test_the_experts_learn_all_kinds_and_none_twice(source):
     learned = [grade for kind in config_file.KINDS[source] for grade in kind]

@@ -11,7 +11,8 @@ from configs import qstar
 from jaxmarl_llm import team
 from jaxmarl_llm.factory import step_search, training
 from jaxmarl_llm.protocols.step_values import Place
-from jaxmarl_llm.utils import formats
+from jaxmarl_llm.utils import dotted, formats
+from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import word_model
 
 MESSAGES = ({"role": "user", "content": "write it"},)
@@ -73,6 +74,34 @@ def test_process_rewards():
     assert own(places("abc"), [""]) == [3.0]
 
 
+OWN = {
+    "short": lambda questions, texts: [1.0], "nothing": lambda questions, texts: None,
+    "none": lambda questions, texts: [None] * len(texts), "nan": lambda questions, texts: [float("nan")] * len(texts),
+    "text": lambda questions, texts: ["1"] * len(texts), "raises": lambda questions, texts: 1 / 0,
+}  # fmt: skip
+short, nothing, none, nan, text, raises = OWN.values()
+
+
+@pytest.mark.parametrize("field", ["qstar.value", "qstar.process"])
+@pytest.mark.parametrize("own, message", [
+    ("short", r"gave \[1.0\] for 2 texts; expected a number for each"),
+    ("nothing", "gave None for 2 texts; expected a number for each"),
+    ("none", "a number for p is None, expected a finite number"),
+    ("nan", "a number for p is nan, expected a finite number"),
+    ("text", "a number for p is '1', expected a finite number"),
+    ("raises", r"raised on p \(ZeroDivisionError: division by zero\)"),
+])  # fmt: skip
+def test_functions_that_give_no_numbers(field, own, message):
+    config = config_of(**{field.replace(".", "__"): f"test_searching_steps.{own}"})
+    if field == "qstar.value":
+        values = step_search.values_of(config, None)
+    else:
+        values = functools.partial(step_search.rates_of(config), befores=["", ""])
+    error = dotted.UserCodeError if own == "raises" else UserError
+    with pytest.raises(error, match=f"{field} 'test_searching_steps.{own}':? {message}"):
+        values(places("a", "b"))
+
+
 def test_the_search_of_a_config():
     config = config_of(qstar__value="longest", qstar__answers=2, qstar__depth=3, qstar__samples=2)
     protocol = step_search.build(config, Task(), step_search.values_of(config, None))
@@ -104,6 +133,23 @@ def test_a_folder_without_a_model_and_one_of_another_model_are_refused(tmp_path)
     formats.write(tmp_path / step_search.ABOUT, about | {"rank": 3})
     with pytest.raises(ValueError, match="qstar.model='.*': its model has rank 3, this team 16"):
         step_search.values_of(config, a_team())
+
+
+def test_a_model_on_a_base_of_another_seed_is_refused(tmp_path, monkeypatch):
+    """Where the base is drawn from the seed: its values are of other hidden states. Earlier files pass."""
+    built = SimpleNamespace(model_name="code-tiny")
+    config = config_of(f"model={tmp_path}", seed=3)
+    about = step_search.about(config, {"writer": built})
+    assert about["seed"] == 3 and "seed" not in step_search.about(config, a_team())
+    formats.write(tmp_path / step_search.ABOUT, about)
+    config.seed = 4
+    with pytest.raises(ValueError, match="qstar.model='.*': its model has seed 3, this team 4"):
+        step_search.load_critic(config, {"writer": built})
+    formats.write(tmp_path / step_search.ABOUT, {name: own for name, own in about.items() if name != "seed"})
+    loaded = []
+    monkeypatch.setattr(step_search, "build_critic", lambda *args: SimpleNamespace(load=loaded.append))
+    step_search.load_critic(config, {"writer": built})
+    assert loaded == [tmp_path / step_search.MODEL]
 
 
 def test_judgements_of_a_task_solve_a_problem():

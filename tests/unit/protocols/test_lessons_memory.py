@@ -1,12 +1,17 @@
 """jaxmarl_llm/protocols/lessons/memory.py against cases worked out by hand."""
 
+import json
+
 import pytest
 from scripted_rounds import ScriptedTask, items, play
 
+from configs import lessonl
+from jaxmarl_llm.factory import protocols
 from jaxmarl_llm.protocols.lessons import memory as lessons
 from jaxmarl_llm.protocols.lessons.history import BankBuilder
 from jaxmarl_llm.protocols.lessons.memory import LessonMemory
 from jaxmarl_llm.systems.lessonl import LessonL, LessonSelection
+from jaxmarl_llm.utils.errors import UserError
 
 SCORES = {"a0": 2.0, "b0": 1.5, "a2": 3.0, "b2": 1.0, "a4": 2.5, "b4": 1.0}
 
@@ -132,3 +137,22 @@ def test_saved_and_restored(tmp_path):
     assert [entry.id for entry in LessonMemory(2, entries=other)] == [-1, -2]
     assert LessonMemory(2, entries=other)[1].text == other[-1].text
     assert len((tmp_path / "lessons" / "000012.jsonl").read_text().splitlines()) == 8
+
+
+def test_lessons_of_another_task_are_refused(tmp_path):
+    """What a bank of coding keeps says so; rows of earlier versions, which do not, pass."""
+    config = lessonl.get_config("train")
+    config.lessons.bank, config.task.kind = "run", "coding"
+    bank = protocols.memory(config, ScriptedTask())
+    bank.add(played_forest(rounds=1))
+    with bank.kept_in(tmp_path / "system", 2):
+        bank.save(3)
+    assert {entry.provenance["task"] for entry in protocols.saved_memory(config, tmp_path, 3, None)} == {"coding"}
+    config.task.kind = "optimisation"
+    message = "the bank of lessons of .* is a memory of task 'coding', which is of no use for task 'optimisation'"
+    with pytest.raises(UserError, match=message):
+        protocols.saved_memory(config, tmp_path, 3, None)
+    path = tmp_path / "system" / "lessons" / "000003.jsonl"
+    old = [{k: v for k, v in json.loads(line).items() if k != "task"} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in old))
+    assert len(protocols.saved_memory(config, tmp_path, 3, None)) == 2

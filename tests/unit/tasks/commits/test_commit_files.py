@@ -91,6 +91,7 @@ def test_a_diff_that_occurs_twice_is_left_out(tmp_path, caplog):
         (TESTED | {"after": BEFORE}, "line 2: the diff is empty"),
         ({k: v for k, v in TESTED.items() if k != "test"}, "needs 'test' too: a program without tests"),
         (TESTED | {"test": " "}, "field 'test' is ' ', expected text"),
+        (TESTED | {"entry_point": "f g"}, "line 2: field 'entry_point' is 'f g', expected the name of a function"),
         (RELEASED | {"diff": None}, "line 2: no field 'diff', and no 'before' and 'after'"),
         (RELEASED | {"diff": ["+ y"]}, "line 2: field 'diff' is ['+ y'], expected text"),
         (RELEASED | {"diff": "+ y", "diff_id": 5, "prelude": 5}, "line 2: field 'prelude' is 5, expected text"),
@@ -104,6 +105,14 @@ def test_bad_rows_are_refused_with_their_lines(tmp_path, row, said):
         load_items(path, "all")
     assert said in str(error.value)
     assert len(load_items(path, "all", rules=RowRules(drop=True))) == 1
+
+
+def test_half_surrogates_are_read(tmp_path):
+    """JSON allows them in any text, UTF-8 does not."""
+    names = ("\ud800", "b\udfff", "c")
+    path = written(tmp_path, *({"msg": "a", "repo": x, "date": 1, "diff": f"+{x}", "sha": x} for x in names))
+    splits = {split: {item.task_id for item in load_items(path, split)} for split in ("train", "validation", "test")}
+    assert set().union(*splits.values()) == set(names) and splits["test"]
 
 
 def test_fields_that_are_null_are_not_given(tmp_path):

@@ -65,6 +65,36 @@ def test_the_writer_reads_the_diff_cut_and_one_request():
     )
 
 
+def commit_of(name, before, after):
+    return Commit(name, diffs.of_programs(before, after), f"Change {name}", before=before, after=after)
+
+
+@pytest.mark.parametrize("rule", ["bm25", "cosine", "two_step", "random"])
+def test_half_surrogates_are_searched(rule):
+    items = [Commit("\ud800", "+a = '\ud800'", "Add \ud800"), Commit("b", "+b = '\udfff'", "Add it")]
+    task = CommitTask(items, None, ("w",), "bleu", examples=1, pool=items, rule=rule, relevance=Relevance(ngrams))
+    assert [[one.task_id for one in task.examples(item)] for item in items] == [["b"], ["\ud800"]]
+
+
+@pytest.mark.parametrize("rule", ["bm25", "cosine", "two_step", "random"])
+def test_commits_of_one_program_in_a_file_are_no_examples(rule):
+    """A history of three commits, given out of order, two changes of another program into one, and a third program."""
+    body = "def f(x):\n    return x {} {}\n"
+    a, b, c, d = (body.format("+", n) for n in range(4))
+    history = [commit_of("1", a, b), commit_of("3", c, d + "\n"), commit_of("2", b, c)]
+    right = body.format("*", 1)
+    fixes = [commit_of("p", body.format("-", 1), right), commit_of("q", body.format("/", 1), right)]
+    other = commit_of("z", "def g():\n    return 1\n", "def g():\n    return 2\n")
+    pool = [*history, *fixes, other]
+    own = {"1": "123", "2": "123", "3": "123", "p": "pq", "q": "pq", "z": "z"}
+    task = CommitTask(pool, None, ("writer",), "bleu", examples=6, pool=pool, rule=rule, relevance=Relevance(ngrams))
+    for item in pool:
+        assert {one.task_id for one in task.examples(item)} == set("123pqz") - set(own[item.task_id])
+    # A commit of the test that links two of training which have nothing in common without it.
+    task = CommitTask([history[2]], None, ("writer",), "bleu", examples=6, pool=[*history[:2], other], rule="bm25")
+    assert [one.task_id for one in task.examples(history[2])] == ["z"]
+
+
 @pytest.mark.parametrize("rule", ["bm25", "cosine", "two_step", "random"])
 def test_examples_are_of_training_and_never_of_the_commits_own_program(rule):
     relevance = Relevance(ngrams)
