@@ -11,8 +11,8 @@ from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.factory import tasks
 
 ROW = {"entry_point": "mean", "canonical_solution": "    return sum(xs) / len(xs)\n"}
-# Another problem to those who compare the splits.
-LOOP = "    total = 0\n    for x in xs:\n        total += x\n    return total / len(xs)\n"
+# Other problems to those who compare the splits.
+LOOP = "    total = {n} - {n}\n    for x in xs:\n        total += x\n    return total / len(xs)\n"
 OTHER = {"entry_point": "mean", "canonical_solution": LOOP}
 GOOD = "def check(candidate):\n    assert candidate([1, 3]) == 2\n"
 WRONG = "def check(candidate):\n    assert candidate([1, 3]) == 3\n"
@@ -26,10 +26,12 @@ def cache(monkeypatch, tmp_path):
 
 
 def written(path, tests, row):
-    prompt = f'def mean(xs):\n    """Of {path.stem}."""\n'
-    rows = [
-        {"task_id": f"{path.stem}/{n}", "prompt": prompt, "test": test, **row} for n, test in enumerate(tests)
-    ]
+    rows = []
+    for n, test in enumerate(tests):
+        number = n if row is OTHER else 0
+        own = {"canonical_solution": row["canonical_solution"].format(n=n), "test": test}
+        prompt = f'def mean(xs):\n    """Of {path.stem} {number}."""\n'
+        rows.append({"task_id": f"{path.stem}/{n}", "prompt": prompt} | row | own)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 

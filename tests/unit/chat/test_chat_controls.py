@@ -82,7 +82,8 @@ def test_an_encoded_demonstration_has_its_only_ending_id_last():
     tokens = chat_tokenizer()
     texts = "return '<|im_end|>'\n", "<|endoftext|>"
     rows = [Demonstration("main", tuple(asked("say it")), text) for text in texts]
-    for row, one in zip(rows, encode(rows, {"main": tokens}, max_prompt_tokens=99, max_new_tokens=99), strict=True):
+    limits = dict(max_prompt_tokens=99, max_new_tokens={"main": 99})
+    for row, one in zip(rows, encode(rows, {"main": tokens}, **limits), strict=True):
         *before, last = one.completion.tolist()
         assert last == tokens.eos_ids[0] and not set(before) & set(tokens.eos_ids)
         assert tokens.decode(one.completion) == row.text

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_learners
-from test_dpo import ROLES, tree
+from preference_trees import ROLES, tree
 
 from jaxmarl_llm import update
 from jaxmarl_llm.config import base_config

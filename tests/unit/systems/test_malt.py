@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 import tiny_learners
-from test_dpo import LEAVES, ROLES, VALUES, tree
+from preference_trees import LEAVES, ROLES, VALUES, tree
 
 from jaxmarl_llm.config import agent_settings, base_config, validate
 from jaxmarl_llm.sampling import SamplingParams

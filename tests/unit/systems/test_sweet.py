@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from preference_trees import ROLES, tree
 from scripted_rounds import play
-from test_dpo import ROLES, tree
 
 from jaxmarl_llm.config import base_config, validate
 from jaxmarl_llm.factory import sweet as sweet_factory

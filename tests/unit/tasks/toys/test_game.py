@@ -146,7 +146,7 @@ def test_in_a_pipeline_the_second_reads_what_the_first_said():
     assert request.agent == "first"
     state.requests.append(request)
     place = dict(id=0, item=0, sample=0, request=0, turn=0, stage=(0, "answer"), follows=None, parent=None)
-    state.turns.append(SimpleNamespace(agent="first", text="left", **place))
+    state.turns.append(SimpleNamespace(agent="first", message="left", **place))
     (request,) = asked.step(state)
     assert request.messages[-1]["content"] == (
         "first wrote:\nleft\n\nGame red. You are second. Say left, middle or right."
