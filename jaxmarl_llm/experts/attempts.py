@@ -102,9 +102,8 @@ async def persist(
         if not isinstance(outcome, Failure) or not outcome.retry:
             return outcome
         if taken < retries:
-            wait = outcome.wait or backoff(
-                taken
-            )  # "0" says nothing of use: retries would be used up in no time
+            # "0" says nothing of use: retries would be used up in no time.
+            wait = outcome.wait or backoff(taken)
             logging.warning("%s: %s; trying again in %.1f s", about, outcome.reason, wait)
             await sleep(wait)
     return outcome._replace(reason=f"{outcome.reason} (attempts: {retries + 1})")

@@ -115,10 +115,8 @@ def training_cache_bytes(config, stack: team_lib.Stack) -> float:
 
 def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Call]) -> float:
     """Bytes on one device of the keys and values of the longest answers, in the largest of a stack's calls."""
-    tokens, policy = (
-        (config.sampling.max_prompt_tokens, agent_settings.longest(config)),
-        stack.sampler or stack.policy,
-    )
+    tokens = config.sampling.max_prompt_tokens, agent_settings.longest(config)
+    policy = stack.sampler or stack.policy
 
     def of(call: sampler_calls.Call) -> float:
         rows = call.prompts, call.prompts * call.samples

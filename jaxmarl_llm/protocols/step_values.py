@@ -81,7 +81,7 @@ def of_function(
             given = function(questions, texts)
         except UserError:
             raise
-        except Exception as error:
+        except dotted.RAISED as error:
             raise dotted.UserCodeError(f"{name} raised on {items} ({dotted.reason(error)})") from error
         if not hasattr(given, "__len__") or len(given) != len(texts):
             raise UserError(f"{name} gave {given!r:.80} for {len(texts)} texts; expected a number for each")

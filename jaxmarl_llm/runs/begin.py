@@ -131,9 +131,7 @@ def _measured(config: dict) -> dict[str, Any]:
     """What decides about an evaluation's results; None for what an earlier version's config.json lacks."""
     fields = {path: _field(config, path) for path in MEASURED}
     for agent in config["team"]["agents"]:
-        fields |= {
-            (agent, name): agent_settings.value(config, agent, name) for name in agent_settings.SAMPLING
-        }
+        fields[f"sampling of {agent}"] = agent_settings.sampling(config, agent)
     options = config.get("model_options", {})
     return fields | {"model_options": {name: value for name, value in options.items() if name != "date"}}
 

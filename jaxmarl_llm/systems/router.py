@@ -184,7 +184,7 @@ class Router:
         if AGENTS in kept:
             agents, turns = tuple(kept[AGENTS].values()), kept[TURNS]
             self._check_places(paths[-1], agents, turns)
-        else:  # a file of version 0.1, which does not hold them
+        else:  # a file of an earlier version, which does not hold them
             agents = self.agents
         state = _of_shapes(self.states[0], kept.get(STATE, kept), paths[-1])
         self.agents, self.states = agents, {0: jax.tree.map(jnp.asarray, state)}
