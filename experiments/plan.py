@@ -5,8 +5,6 @@ the update ahead of time for that slice, without --topology for the devices that
 neither weights nor data are read. See docs/plan.md.
 """
 
-import math
-
 from absl import flags
 
 from jaxmarl_llm.cli import entry
@@ -30,7 +28,7 @@ def main(argv) -> int:
     entry.refuse_arguments(argv)
     args = flags.FLAGS
     config, memory = args.config, args.memory_gib
-    if memory is not None and not (memory > 0 and math.isfinite(memory)):
+    if memory is not None and memory <= 0:  # of nan and inf the command line says it
         raise UserError(f"--memory_gib={memory}: allowed are numbers above 0")
     validate(config)
     check_training(config)

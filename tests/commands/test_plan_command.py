@@ -26,7 +26,7 @@ def test_the_command_says_what_does_not_fit_and_what_is_not_known(tmp_path):
 
 @pytest.mark.parametrize("flag, message", [
     ("--memory_gib=0", "--memory_gib=0.0: allowed are numbers above 0"),
-    ("--memory_gib=nan", "--memory_gib=nan: allowed are numbers above 0"),
+    ("--memory_gib=nan", "--memory_gib=nan: allowed are finite numbers"),
     ("--tries=-2", "flag --tries=-2: -2 is not a non-negative integer"),
 ])  # fmt: skip
 def test_flags_that_mean_nothing_are_refused_before_anything_is_compiled(flag, message):

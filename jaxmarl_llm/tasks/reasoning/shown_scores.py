@@ -39,7 +39,7 @@ def build(name: str, flip: float) -> Scores:
     def scores(items: Sequence[ReasoningItem], places: Sequence[int], texts: Sequence[str]) -> list[float]:
         try:
             given = verifier([item.question for item in items], list(texts))
-        except Exception as error:
+        except dotted.RAISED as error:
             of = f"{FIELD} {name!r} raised on answers to {task_ids(items)}"
             raise dotted.UserCodeError(f"{of} ({dotted.reason(error)})") from error
         return _checked(name, given, texts)
