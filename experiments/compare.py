@@ -22,8 +22,8 @@ from jaxmarl_llm.analysis.report.methods import UNTRAINED
 from jaxmarl_llm.cli import entry as cli
 from jaxmarl_llm.config.files import experiment
 from jaxmarl_llm.runs import budgets, final_table, summaries
-from jaxmarl_llm.runs.results import RESULTS
 from jaxmarl_llm.runs.results import finished as is_finished
+from jaxmarl_llm.runs.results import result_of
 from jaxmarl_llm.runs.results import run as run_commands
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.errors import UserError
@@ -158,8 +158,8 @@ def _pairs(task: str) -> list[tuple[int, str]]:
 
 def _leaves(task: str, workdir: pathlib.Path, seed: int, name: str) -> pathlib.Path:
     """The file that a member leaves when it is finished."""
-    trained = compare.MEMBERS[task][name].trained
-    return folder_of(workdir, name, seed) / (RESULTS["train"] if trained else "evaluation.json")
+    _, _, module, *words = command(task, name, seed, workdir)
+    return result_of([module.rpartition(".")[2], *words])
 
 
 def _to_run(
