@@ -1,11 +1,16 @@
 """Seconds of the gradient of a second turn, with whole prompts and with the first turn's prompt read once.
 
     python -m benchmarks.later_turns --first=64,256,1024
+    python -m benchmarks.later_turns --draw
 
 Two problems with ``--nodes`` answers of each of two agents; behind every answer a second turn, whose prompt is the
 first one, the answer and a sentence (``--between`` tokens, random ones), with ``--samples`` completions of
 ``--new-tokens`` tokens. With adapters over the bundled model. Four prompts are read together, as by
 default, and the two forms take turns.
+
+``--draw``: of drawing that turn instead. What stands behind the first prompt is read whole, as it is, or
+without the agent's own answer, whose keys and values its first turn has computed: no sampler that kept them could read
+less. Both draw one token; beside them stand all tokens of the turn.
 """
 
 import argparse
@@ -19,11 +24,15 @@ from benchmarks.ours import timed
 from benchmarks.tables import markdown
 from configs import coding
 from jaxmarl_llm.factory import teams, training
+from jaxmarl_llm.sampling import SamplingParams, generate
 from jaxmarl_llm.sampling.padding import pad_prompts
-from jaxmarl_llm.sampling.stems import pad_with_stems
+from jaxmarl_llm.sampling.stems import Stems, pad_with_stems
 from jaxmarl_llm.update import Batch, LossConfig
 from jaxmarl_llm.update.gradient import gradients
 from jaxmarl_llm.utils import host_memory
+
+GRADIENTS = ("first prompt", "read whole (s)", "read once (s)", "whole / once")
+DRAWS = ("first prompt", "answer read (s)", "without it (s)", "all tokens (s)", "at most saved (%)")
 
 
 def second_turn(vocabulary: int, first: int, args) -> tuple[Batch, Batch]:
@@ -65,6 +74,31 @@ def measure(first: int, args) -> tuple[str, ...]:
     return str(first), f"{medians['whole']:.3g}", f"{medians['once']:.3g}", str(ratio)
 
 
+def draws(first: int, args) -> tuple[str, ...]:
+    """The same of drawing: what behind the first prompt is read, whole and without an answer of ``new_tokens``."""
+    (member,) = teams.build_team(coding.get_config("")).members
+    rng, key = np.random.default_rng(first), jax.random.key(0)
+
+    def unit(behind: int, new_tokens: int):
+        shape = 2, 2 * args.nodes, behind
+        prompts_NBP = rng.integers(member.tokenizer.vocab_size, size=shape, dtype=np.int32)
+        stems_NSQ = rng.integers(member.tokenizer.vocab_size, size=(2, 2, first), dtype=np.int32)
+        inputs = member.stack, member.base, member.trainable, prompts_NBP, np.full(shape[:2], behind), key
+        options = dict(samples=args.samples, params=SamplingParams(max_new_tokens=new_tokens))
+        stems = Stems(stems_NSQ, np.full((2, 2), first))
+        return lambda: {"draw": timed(lambda: generate(*inputs, stems=stems, **options))[1]}
+
+    units = {
+        "whole": unit(args.between, 1),
+        "rest": unit(args.between - args.new_tokens, 1),
+        "all tokens": unit(args.between, args.new_tokens),
+    }
+    seconds = rounds.alternate(units, args.rounds)
+    medians = {name: rounds.medians(own)["draw"] for name, own in seconds.items()}
+    saved = (medians["whole"] - medians["rest"]) / medians["all tokens"]
+    return str(first), *(f"{medians[name]:.3g}" for name in units), f"{100 * saved:.1f}"
+
+
 def main(arguments=None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -76,11 +110,12 @@ def main(arguments=None) -> None:
     parser.add_argument("--samples", type=int, default=4, help="completions of each (4)")
     parser.add_argument("--new-tokens", type=int, default=64, help="of each completion (64)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
+    parser.add_argument("--draw", action="store_true", help="the time of drawing the turn instead")
     args = parser.parse_args(arguments)
     host_memory.keep()  # as every command does
     print(machine.describe())
-    rows = [measure(int(first), args) for first in args.first.split(",")]
-    print(markdown(("first prompt", "read whole (s)", "read once (s)", "whole / once"), rows))
+    row, headers = (draws, DRAWS) if args.draw else (measure, GRADIENTS)
+    print(markdown(headers, [row(int(first), args) for first in args.first.split(",")]))
 
 
 if __name__ == "__main__":

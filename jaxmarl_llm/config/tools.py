@@ -4,6 +4,7 @@ import re
 import shlex
 from urllib.parse import urlsplit
 
+from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
@@ -14,6 +15,18 @@ def offered(config: ConfigDict) -> bool:
     """Whether agents have tools."""
     own = config.tools
     return bool(own.functions or own.servers or own.of_task)
+
+
+def callers(config: ConfigDict) -> tuple[str, ...]:
+    """The agents that may call tools."""
+    scripts = _scripts(config)
+    return tuple(config.tools.agents) or tuple(a for a in config.team.agents if a not in scripts)
+
+
+def _scripts(config: ConfigDict) -> dict[str, str]:
+    """The agents that are scripts, with their models' names."""
+    of_agents = remote.agents(config).items()
+    return {agent: name for agent, name in of_agents if name.startswith(remote.SCRIPTED)}
 
 
 def in_sandbox(config: ConfigDict) -> bool:
@@ -41,7 +54,7 @@ FIELDS = (
     number("tools.timeout_seconds", 30.0,
            "Time limit of a server's answer, seconds; its start may take 60 at least.", low=0.1),
     value("tools.of_task", False, "Agents may call the tools of the task: of coding run_tests, see docs/turns.md."),
-    value("tools.agents", (), "Agents that may call tools; empty: all.", _TOOLS),
+    value("tools.agents", (), "Agents that may call tools; empty: all but scripts, which call nothing.", _TOOLS),
     number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
 )  # fmt: skip
 PROTOCOLS = (
@@ -54,7 +67,14 @@ PROTOCOLS = (
     "planner",
     "relay",
     "retrieve",
+    "tree",
+    "routed",
+    "gated",
+    "advice",
+    "dialogue",
 )
+# Systems that compare answers to one prompt, which they are not after calls.
+_ONE_PROMPT = ("madpo", "madpo_iter", "dpo", "malt", "sweet")
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
@@ -77,9 +97,17 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(
             f"tools.agents={tuple(own.agents)!r}: {strangers[0]!r} is not among team.agents={agents!r}"
         )
-    if c.protocol not in PROTOCOLS:
+    scripts = _scripts(config)
+    if bound := [agent for agent in own.agents if agent in scripts]:
         bad.append(
-            f"train.protocol={c.protocol!r}: with {where} allowed are {', '.join(map(repr, PROTOCOLS))}"
+            f"tools.agents={tuple(own.agents)!r}: {bound[0]!r} is {scripts[bound[0]]!r}, which calls nothing"
+        )
+    if not callers(config):
+        bad.append(f"{where}: all agents are scripts, which call nothing")
+    if c.protocol not in PROTOCOLS and not is_dotted(c.protocol):
+        bad.append(
+            f"train.protocol={c.protocol!r}: with {where} allowed are {', '.join(map(repr, PROTOCOLS))}, and "
+            "protocols of your own"
         )
     if c.joint_mode != "aligned":
         bad.append(
@@ -89,6 +117,8 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"train.partner_samples={c.partner_samples}: with {where} allowed is 0")
     if c.system == "mlpo":
         bad.append(f"train.system='mlpo': with {where} the leader's answers are not to one prompt")
+    if c.system in _ONE_PROMPT:
+        bad.append(f"train.system={c.system!r}: with {where} the two answers of a pair are not to one prompt")
     if c.counterfactual in ("solo", "reference"):  # answers of their own, which are drawn without tools
         bad.append(
             f"train.counterfactual={c.counterfactual!r}: with {where} allowed are '', 'nothing' and 'sample'"

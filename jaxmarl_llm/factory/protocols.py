@@ -4,7 +4,18 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import advice, experience, gate, mlpo, planner, programs, qstar, router, workload
+from jaxmarl_llm.config import (
+    advice,
+    experience,
+    gate,
+    mlpo,
+    planner,
+    programs,
+    qstar,
+    router,
+    tools,
+    workload,
+)
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
 from jaxmarl_llm.factory import gates, randomness, step_search
@@ -85,8 +96,7 @@ def build(
     if planner.of(config):
         return Planner(task.prompts, toolbox, samples or config.train.group, config.tools.calls, apart)
     protocol = _plain(config, task, team, samples, memory)
-    agents = tuple(config.tools.agents) or tuple(config.team.agents)
-    return WithTools(protocol, toolbox, config.tools.calls, agents, apart)
+    return WithTools(protocol, toolbox, config.tools.calls, tools.callers(config), apart)
 
 
 def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:

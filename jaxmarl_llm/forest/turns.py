@@ -43,6 +43,8 @@ class SpeakRequest:
       call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool, or
         another agent, and another one follows it; '': none is.
       given: an answer that the agent gave to these messages before: nothing is drawn, and nobody learns from it.
+      first_sample: number of its first sample among those of one request that was split into several, the ones before
+        it in the list; 0 for any other.
     """
 
     agent: str
@@ -59,6 +61,7 @@ class SpeakRequest:
     prefix: str = ""
     until: str = ""
     given: str | None = None
+    first_sample: int = 0
 
     def kind_of(self, text: str) -> str:
         """The kind of the turn that a text is."""

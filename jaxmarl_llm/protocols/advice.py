@@ -15,10 +15,8 @@ from jaxmarl_llm.forest import REMARK, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.hearing import quoted
 from jaxmarl_llm.protocols.simultaneous import Simultaneous
 from jaxmarl_llm.protocols.turns import MultiTurn, by_node, own_turns
-from jaxmarl_llm.protocols.types import Episode, apart, item_name
+from jaxmarl_llm.protocols.types import Episode, Messages, apart, item_name
 from jaxmarl_llm.utils.errors import UserError
-
-Messages = tuple[dict[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,10 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmarl_llm.forest import REMARK, Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Answer, Episode, Prompts, item_name
+from jaxmarl_llm.protocols.types import Answer, Episode, Messages, Prompts, item_name
 from jaxmarl_llm.utils.errors import UserError
-
-Messages = tuple[dict[str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Dialogue:
         """The request to the agent after a reply."""
         before = state.turns[reply.parent]
         texts = ({"role": "assistant", "content": before.text}, {"role": "user", "content": reply.text})
-        messages = (*state.requests[before.request].messages, *texts)
+        messages = (*state.messages(before), *texts)
         place = dict(turn=before.turn + 1, parent=reply.id, follows=reply.follows)
         number = dict(samples=self.candidates, extra=self.candidates - 1)
         return self._to_agent(state, before.agent, before.item, messages, **place, **number)
@@ -104,7 +102,7 @@ class Dialogue:
             messages: Messages = ({"role": "user", "content": content},)
         else:
             reply = state.turns[turn.parent]
-            before = state.requests[reply.request].messages
+            before = state.messages(reply)
             messages = (*before, {"role": "assistant", "content": reply.text}, question)
         return SpeakRequest(
             self.partner, turn.item, messages, 1, turn.turn, parent=turn.id, follows=j, kind=REMARK

@@ -53,7 +53,7 @@ class Discussion(MultiTurn):
     def _again(self, state: Episode, turn: Turn, others: dict[str, str]) -> SpeakRequest:
         reply = {"role": "assistant", "content": turn.message}
         question = {"role": "user", "content": f"{quoted(others)}\n\n{AGAIN}" if others else AGAIN}
-        messages = (*state.requests[turn.request].messages, reply, question)
+        messages = (*state.messages(turn), reply, question)
         return SpeakRequest(
             turn.agent, turn.item, messages, 1, turn.turn, parent=turn.id, follows=turn.follows
         )

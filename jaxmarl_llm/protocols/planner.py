@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.types import Episode, Prompts, apart
+from jaxmarl_llm.protocols.types import Episode, Messages, Prompts, apart
 from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, last_line, route_of
 from jaxmarl_llm.tasks.tools import Call, Toolbox
 
-Messages = tuple[dict[str, str], ...]
 # A text of the planner after which another agent writes.
 GOES_ON, CONCLUDES = last_line(CALLER, CONCLUSION), last_line(CONCLUSION)
 ANYTHING = r"\A"  # a call leads on, whatever it is

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmarl_llm.forest import ANSWER, CALL, SpeakRequest, Turn
+from jaxmarl_llm.forest import ANSWER, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Answer, Episode, Feedback, Prompts, collect_feedback
 from jaxmarl_llm.utils.errors import UserError
 
@@ -113,7 +113,7 @@ def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
     """Messages for an agent after its part in joint answer ``j``: all it saw before, its reply, feedback."""
     reply = {"role": "assistant", "content": turn.message}
     question = {"role": "user", "content": state.feedback[j][turn.agent]}
-    return (*state.requests[turn.request].messages, reply, question)
+    return (*state.messages(turn), reply, question)
 
 
 def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn] | None:
@@ -125,13 +125,6 @@ def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn
     chat = (*earlier.messages, {"role": "assistant", "content": turn.message})
     begins = len(messages) > len(chat) and messages[: len(chat)] == chat
     return (earlier, turn) if begins and turn.agent == request.agent else None
-
-
-def origin(state: Episode, turn: Turn) -> int:
-    """Id of the first turn of a chain of tool calls that a turn ends, its own if it is none."""
-    while turn.parent is not None and state.turns[turn.parent].kind == CALL:
-        turn = state.turns[turn.parent]
-    return turn.id
 
 
 def written_on(state: Episode, request: SpeakRequest) -> Turn | None:
@@ -150,7 +143,6 @@ def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict
     Places are in the order of their first requests, and turns in that of the samples that they were.
     """
     places: dict[tuple, dict[str, list[Turn]]] = {}
-    chosen = [turn for turn in state.turns if turn.stage == (number, kind)]
-    for turn in sorted(chosen, key=lambda turn: origin(state, turn)):
+    for turn in (turn for turn in state.turns if turn.stage == (number, kind)):
         places.setdefault((turn.item, turn.follows), {}).setdefault(turn.agent, []).append(turn)
     return places

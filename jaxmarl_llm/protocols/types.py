@@ -16,6 +16,7 @@ from jaxmarl_llm.forest import REMARK, Joint, Node, SpeakRequest, Turn
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 
+Messages = tuple[dict[str, str], ...]
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
 
 
@@ -59,6 +60,10 @@ class Episode:
             for j in (*self.before(joint.follows), index)
         ]
         return Answer(self.items[joint.item], texts[-1], joint.judgement, tuple(texts[:-1]))
+
+    def messages(self, turn: Turn) -> Messages:
+        """What an agent had read when it wrote a turn."""
+        return self.requests[turn.request].messages
 
     def before(self, follows: int | None) -> list[int]:
         """Indices of the joint answers before a turn that follows ``follows``, the first one first."""

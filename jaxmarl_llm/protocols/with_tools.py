@@ -8,9 +8,9 @@ led to. The protocol inside sees the answers alone.
 import dataclasses
 from collections.abc import Sequence
 
-from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.turns import origin
-from jaxmarl_llm.protocols.types import Episode, Protocol, apart
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.types import Episode, Protocol
+from jaxmarl_llm.protocols.without_calls import calls_before, is_call, without_calls
 from jaxmarl_llm.tasks.tools import MARK, Call, Toolbox
 
 
@@ -34,60 +34,59 @@ class WithTools:
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to those who called a tool; if nobody did, those of the protocol inside."""
-        if waiting := self._waiting(state):
+        if waiting := _waiting(state):
             calls = [
                 Call(state.items[turn.item], turn.text, state.requests[turn.request].turn) for turn in waiting
             ]
             results = self.toolbox.results(calls)
             return [self._go_on(state, turn, text) for turn, text in zip(waiting, results, strict=True)]
-        requests = [self._offering(request) for request in self.inner.step(state)]
-        return apart(requests) if self.apart else requests
+        view = without_calls(state, MARK)
+        requests = [self._offering(view.request(request)) for request in self.inner.step(view.answers)]
+        return _split(requests) if self.apart else requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The nodes of the protocol inside once all its requests are answered; none before that."""
-        if self._waiting(state):
+        if _waiting(state):
             return []
-        answers = [turn for turn in self._batch(state) if turn.kind != CALL]
-        nodes = self.inner.observe(state, sorted(answers, key=lambda turn: origin(state, turn)))
-        return [self._with_calls(state, node) for node in nodes]
+        view = without_calls(state, MARK)
+        last = view.answers.turns[-1].step
+        new = [turn for turn in view.answers.turns if turn.step == last]
+        return [view.node(node) for node in self.inner.observe(view.answers, new)]
 
     def _offering(self, request: SpeakRequest) -> SpeakRequest:
-        """A request with the tools in its prompt, unless they are there already, and calls allowed."""
-        if request.agent not in self.agents:
+        """A request with the tools in its prompt, unless they are there already, and calls allowed.
+
+        Whoever names other agents, or goes on in the middle of a message, calls no tools.
+        """
+        bound = request.call_mark or request.prefix or request.until
+        if request.agent not in self.agents or bound or request.given is not None:
             return request
         return dataclasses.replace(request, messages=offered(request.messages, self.toolbox), call_mark=MARK)
 
-    def _waiting(self, state: Episode) -> list[Turn]:
-        """The calls of the last step, which have no result yet."""
-        last = state.turns[-1].step if state.turns else 0
-        return [turn for turn in state.turns if turn.step == last and turn.kind == CALL]
-
-    def _batch(self, state: Episode) -> list[Turn]:
-        """All turns since the protocol inside was asked last."""
-        last = [turn for turn in state.turns if turn.step == state.turns[-1].step]
-        first = min(state.turns[origin(state, turn)].step for turn in last)
-        return [turn for turn in state.turns if turn.step >= first]
-
     def _go_on(self, state: Episode, turn: Turn, result: str) -> SpeakRequest:
         """The request that follows a call, with what it gave back."""
-        request, made = state.requests[turn.request], 0
-        at: Turn | None = turn
-        while at is not None and at.kind == CALL:
-            made, at = made + 1, None if at.parent is None else state.turns[at.parent]
+        request = state.requests[turn.request]
+        made = len(calls_before(state, turn.id, MARK)) + 1
         messages = after_call(request.messages, turn.text, result)
         mark = MARK if made < self.calls else ""
         return dataclasses.replace(
-            request, messages=messages, samples=1, extra=0, parent=turn.id, call_mark=mark
+            request, messages=messages, samples=1, extra=0, parent=turn.id, call_mark=mark, first_sample=0
         )
 
-    def _with_calls(self, state: Episode, node: Node) -> Node:
-        """A node with the calls that led to its answers, -1 where a sample has fewer than another."""
-        chains = [[_calls_before(state, i) for i in ids] for ids in node.turns.values()]
-        rows = []
-        for of_agent in chains:
-            for k in range(max(map(len, of_agent))):
-                rows.append(tuple(calls[k] if k < len(calls) else -1 for calls in of_agent))
-        return dataclasses.replace(node, heard=(*node.heard, *rows))
+
+def _waiting(state: Episode) -> list[Turn]:
+    """The calls of the last step, which have no result yet."""
+    last = state.turns[-1].step if state.turns else 0
+    return [turn for turn in state.turns if turn.step == last and is_call(state, turn, MARK)]
+
+
+def _split(requests: Sequence[SpeakRequest]) -> list[SpeakRequest]:
+    """The requests with one of its own for every sample, so that all are for equally many."""
+    return [
+        dataclasses.replace(request, samples=1, first_sample=sample)
+        for request in requests
+        for sample in range(request.samples)
+    ]
 
 
 def offered(messages: Sequence[dict[str, str]], toolbox: Toolbox) -> tuple[dict[str, str], ...]:
@@ -103,13 +102,3 @@ def after_call(messages: Sequence[dict[str, str]], text: str, result: str) -> tu
     """Messages that go on from a text with a call, and what the call gave back."""
     reply = {"role": "assistant", "content": text}
     return (*messages, reply, {"role": "user", "content": f"The tool gives back:\n{result}"})
-
-
-def _calls_before(state: Episode, turn: int) -> list[int]:
-    """Ids of the calls that a turn goes on from, the first one first."""
-    calls: list[int] = []
-    parent = state.turns[turn].parent
-    while parent is not None and state.turns[parent].kind == CALL:
-        calls.insert(0, parent)
-        parent = state.turns[parent].parent
-    return calls

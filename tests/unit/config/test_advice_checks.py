@@ -48,7 +48,7 @@ def test_what_is_allowed(fields):
     ({"train.joint_mode": "cross"}, "train.protocol='advice': needs train.joint_mode='aligned'"),
     ({"team.models": ("game-tiny", "scripted:guide")}, "'scripted:guide' of agent 'actor': it is the adviser"),
     ({"team.models": ("scripted:guide", "game-tiny"), "task.source": "kitchen"}, "'scripted:guide' of agent 'adviser"),
-    ({"tools.functions": ("my.tool",)}, "train.protocol='advice': with tools.functions allowed are"),
+    ({"tools.functions": ("my.tool",)}, "train.counterfactual='solo': with tools.functions allowed are"),
 ])  # fmt: skip
 def test_what_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):

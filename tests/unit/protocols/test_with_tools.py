@@ -1,5 +1,8 @@
 """Agents that call tools before they answer: what they read then, what is judged, and what learns from what."""
 
+import dataclasses
+
+import built_protocols
 import numpy as np
 import pytest
 from changed_configs import changed
@@ -8,16 +11,20 @@ from toolboxes import BOX, call
 
 from jaxmarl_llm.config import base_config
 from jaxmarl_llm.factory import protocols, tools
-from jaxmarl_llm.forest import ANSWER, CALL
-from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
+from jaxmarl_llm.forest import ANSWER, CALL, REFUSED, Node, SpeakRequest
+from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, types
+from jaxmarl_llm.protocols.dialogue import Dialogue
+from jaxmarl_llm.protocols.prompted import Prompted
 from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.retrieve import retrieve
+from jaxmarl_llm.protocols.tree import Tree
 from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.tasks.reasoning.task import ReasoningTask
 from jaxmarl_llm.tasks.relay import RelayTask
+from jaxmarl_llm.tasks.routed import RoutedTask
 from jaxmarl_llm.testing import check_protocol
 
 AGENTS = ("a", "b")
@@ -148,6 +155,116 @@ def test_turns_go_on_from_the_whole_conversation():
     assert sum(BOX.describe() in message["content"] for message in later[0].messages) == 1
 
 
+@dataclasses.dataclass(frozen=True)
+class ByRequest:
+    """A protocol of one's own, of two turns, that goes by requests: answers to one request are a node."""
+
+    samples: int = 2
+
+    def step(self, state):
+        if not state.turns:
+            return types.first_requests(state, lambda item: {"a": TASK.prompts(item)["a"]}, self.samples)
+        if state.turns[-1].turn:
+            return []
+        return [
+            SpeakRequest("a", turn.item, (*state.messages(turn), {"role": "user", "content": turn.text}), self.samples,
+                         1, turn.id, j, shown=(turn.id,))
+            for j, turn in enumerate(state.turns)
+        ]  # fmt: skip
+
+    def observe(self, state, turns):
+        by_request = {}
+        for turn in turns:
+            assert turn.sample == len(by_request.setdefault(turn.request, []))
+            assert turn.agent == state.requests[turn.request].agent and turn.step == turn.turn
+            by_request[turn.request].append(turn)
+        return [
+            Node(own[0].item, {"a": tuple(turn.id for turn in own)}, own[0].turn, own[0].follows)
+            for own in by_request.values()
+        ]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_protocol_of_ones_own_sees_answers_alone(apart):
+    task = ReasoningTask(ITEMS, ("a",))
+    made = WithTools(ByRequest(), BOX, 2, ("a",), apart)
+    texts = lambda request, n: call("add", a=n) if n % 5 in (0, 1, 3) and request.call_mark else f"I say {n}"  # noqa: E731
+    forest = play(made, task, ITEMS, texts).forest
+    plain = play(ByRequest(), task, ITEMS, lambda request, n: str(n)).forest
+    shape = lambda forest: [(j.item, j.turn, j.node, j.follows) for j in forest.joints]  # noqa: E731
+    assert shape(forest) == shape(plain) and len(forest.joints) == 4 + 8
+    for joint in forest.joints:
+        (turn,) = (forest.turns[i] for i in joint.turns)
+        if joint.follows is not None:  # it goes on from its own answer, by the ids of the whole conversation
+            first = forest.turns[turn.id]
+            while first.parent is not None and forest.turns[first.parent].kind == CALL:
+                first = forest.turns[first.parent]
+            assert (first.parent,) == forest.joints[joint.follows].turns == first.shown
+    check_protocol(made, task, texts=texts)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_paths_of_a_tree_hold_the_calls_that_led_to_them(apart):
+    """By hand: a calls before its second answer; b reads it, calls before one of its answers."""
+    plan = {("a", 0): "1", ("a", 1): call("add", a=1), ("a", 2): "3", ("b", 3): call("add", a=9)}
+    texts = lambda request, n: plan.get((request.agent, n), str(n))  # noqa: E731
+    played = play(WithTools(Tree(TASK.prompts, (2, 2)), BOX, 2, AGENTS, apart), TASK, ITEMS[:1], texts)
+    forest, requests = played.forest, [request for step in played.steps for request in step]
+    paths = [[forest.turns[i].text for i in joint.turns] for joint in forest.joints]
+    assert paths == [["1", "0"], ["1", "1"], ["3", "2"], ["3", "4"]]
+    led = [[forest.turns[i].text for i in joint.heard] for joint in forest.joints]
+    assert led == [[], [], [call("add", a=1)], [call("add", a=1), call("add", a=9)]]
+    assert [joint.node for joint in forest.joints] == [0, 0, 1, 1]
+    for joint in forest.joints:
+        first, second = (forest.turns[i] for i in joint.turns)
+        assert f"a wrote:\n{first.text}" in requests[second.request].messages[0]["content"]
+    # Alternatives to b's answers are those after the same answer of a, however either of them came about.
+    groups = magrpo.sibling_groups(forest)
+    of_b = [groups[joint.turns[1]] for joint in forest.joints]
+    assert of_b[0] == of_b[1] != of_b[2] == of_b[3] and -1 not in of_b
+
+
+def test_refused_actions_take_no_credit_to_their_calls():
+    """In the corridor, whose gate refuses all that is no step forward: each action comes after a call."""
+    protocol, task = built_protocols.build("gated", {"turns": 1, "gate.retries": 2})
+    texts = lambda request, n: call("add", a=n) if request.call_mark else "hum"  # noqa: E731
+    forest = play(WithTools(protocol, BOX, 1, task.agents), task, task.items[:1], texts).forest
+    refused = [turn for turn in forest.turns if turn.kind == REFUSED]
+    before = [forest.turns[turn.parent] for turn in refused]
+    assert refused and all(turn.kind == CALL for turn in before)
+    credit = magrpo.assign(forest, CreditConfig())
+    assert all(credit.advantages[turn.id] == 0 for turn in (*refused, *before))
+
+
+def test_a_decision_who_answers_is_no_call_of_a_tool():
+    task = RoutedTask(ReasoningTask(ITEMS, ("cheap",)), ("head", "cheap", "dear"), (0.0,) * 3, decides="head")
+    made = WithTools(Prompted(task.prompts, "head", 2, 2), BOX, 1, task.agents)
+    texts = lambda request, n: "cheap" if request.agent == "head" else call("add", a=n) if request.call_mark else "1"  # noqa: E731
+    played = play(made, task, ITEMS, texts)
+    requests = [request for step in played.steps for request in step]
+    for request in requests:
+        offered = BOX.describe() in request.messages[0]["content"]
+        assert offered == (request.agent != "head")
+    forest = played.forest
+    assert len(forest.joints) == 8
+    for joint in forest.joints:  # the decision, and the call
+        assert [forest.turns[i].agent for i in joint.heard] == ["head", "cheap"]
+        assert [forest.turns[i].text for i in joint.turns] == ["1"]
+    check_protocol(made, task, texts=texts)
+
+
+def test_an_agent_goes_on_from_its_calls_in_a_dialogue():
+    task = built_protocols.DIALOGUES
+    made = WithTools(Dialogue(task.prompts, "b", task.privileged, task.briefing, task.ends, 1, 2), BOX, 1, ("a",))
+    texts = lambda request, n: call("add", a=n) if request.call_mark else "ask_A" if request.agent == "a" else "left"  # noqa: E731
+    played = play(made, task, task.items[:1], texts)
+    assert [[request.agent for request in requests] for requests in played.steps] == [["a"], ["a"], ["b"], ["a"], ["a"]]
+    roles = [message["role"] for message in played.steps[-1][0].messages]
+    assert roles == ["user", "assistant"] * 3 + ["user"]  # a call, an answer, a call
+    partner = played.steps[2][0].messages[0]["content"]
+    assert "ask_A" in partner and "tool" not in partner
+
+
 config = changed({"task.kind": "reasoning", "task.source": "sums", "train.joint_mode": "aligned",
         "tools.functions": ("toolboxes:add",)})  # fmt: skip
 
@@ -166,7 +283,12 @@ def test_a_config_makes_it():
     ({"tools.functions": ("add",)}, r"tools.functions=\('add',\): allowed are dotted names, module.function"),
     ({"tools.agents": ("x",)}, r"tools.agents=\('x',\): 'x' is not among team.agents="),
     ({"train.joint_mode": "cross"}, "train.joint_mode='cross': with tools.functions allowed is 'aligned'"),
-    ({"train.protocol": "tree"}, "train.protocol='tree': with tools.functions allowed are 'simultaneous', 'pipeline'"),
+    ({"train.protocol": "repeated"},
+     "train.protocol='repeated': with tools.functions allowed are 'simultaneous', 'pipeline'"),
+    ({"train.system": "dpo"},
+     "train.system='dpo': with tools.functions the two answers of a pair are not to one prompt"),
+    ({"team.agents": ("a", "b"), "team.models": ("game-tiny", "scripted:repeater"), "tools.agents": ("b",)},
+     r"tools.agents=\('b',\): 'b' is 'scripted:repeater', which calls nothing"),
     ({"tools.servers": ("ftp://host/x",)}, "tools.servers: 'ftp://host/x' is neither a command nor an address"),
     ({"tools.servers": (" ",)}, "tools.servers: ' ' is neither a command nor an address"),
     ({"tools.servers": ("http://host:x/mcp",)}, "'http://host:x/mcp' is neither a command nor an address"),

@@ -5,9 +5,11 @@ import itertools
 
 import pytest
 from built_protocols import GAME, NAMES, build
+from toolboxes import BOX, call
 
 from jaxmarl_llm.forest import REMARK, Node
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.testing import check_protocol
 
 # Further settings of a protocol; a new one is checked in one turn and, unless it has one only, in two.
@@ -41,6 +43,23 @@ def test_every_protocol_keeps_the_contract(name, options, samples):
     protocol, task = build(name, options, samples)
     partners = {"dialogue": ("b",), "experience": ("a",)}.get(name, ())
     check_protocol(protocol, task, conversations=samples, partners=partners)
+
+
+# What cannot have tools: planner has its own, and the others draw samples that nobody learns from.
+TOOLED = [case for case in CASES if case[0] != "planner" and not {"partner_samples", "sweet.candidates"} & {*case[1]}]
+
+
+@pytest.mark.parametrize("name, options, samples", TOOLED)
+def test_every_protocol_keeps_it_with_tools(name, options, samples):
+    """As many turns and joint answers as without calls, whoever calls a tool before it answers."""
+    protocol, task = build(name, options, samples)
+    agents = {*task.agents, "a", "b"}
+    written = lambda request, n: f"{request.agent}{n // 3}"  # noqa: E731
+    # Of three texts the first and the second are calls.
+    calls = lambda request, n: call("add", a=n) if n % 3 < 2 and request.call_mark else written(request, n)  # noqa: E731
+    partners = {"dialogue": ("b",), "experience": ("a",)}.get(name, ())
+    tooled = WithTools(protocol, BOX, 2, tuple(agents), samples is None)
+    check_protocol(tooled, task, conversations=samples, partners=partners, texts=calls, most_steps=400)
 
 
 def test_all_combinations_of_samples():
