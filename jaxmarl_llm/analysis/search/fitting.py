@@ -27,6 +27,9 @@ from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
 
 Tell = Callable[[str], None]
+# What a model is fitted by: with other values it is fitted anew, to the answers that are there.
+FITTED_BY = tuple(f"qstar.{name}" for name in ("rounds", "updates", "batch", "lr", "discount"))
+EXPLAINED = 0.05  # a model that explains a smaller share of its labels' variance orders texts as chance does
 
 
 def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, float]:
@@ -34,7 +37,7 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
 
     Args:
       config: with train.protocol='qstar'.
-      folder: of the model; answers that an earlier process drew there are not drawn again.
+      folder: of the model; answers that an earlier process drew there are not drawn again, also with other `FITTED_BY`.
       by: the team.
       task: of the training problems, with the agents that write.
       tell: called with lines about the progress.
@@ -46,7 +49,7 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
       UserError: if all answers earned the same, so that there is nothing to fit.
     """
     folder = pathlib.Path(folder)
-    search.claim(folder, config, by.step)
+    search.claim(folder, config, by.step, FITTED_BY)
     forests = rollouts(config, folder, by, task)
     answers = [answer for first, forest in forests for answer in answers_of(forest, first)]
     rewards = np.array([answer.reward for answer in answers])
@@ -67,6 +70,12 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
         seed=(config.seed, randomness.STREAMS.index("critics")),
         progress=lambda done, loss: tell(f"round {done} of {own.rounds}: loss {loss:.4f}"),
     )  # fmt: skip
+    if metrics["explained"] < EXPLAINED:
+        tell(
+            f"qstar.updates={own.updates}: the model explains {metrics['explained']:.3f} of the variance of what it was "
+            "fitted to, so it orders texts as chance does; the same command with more updates fits it anew to the same "
+            "answers"
+        )
     critic.save(folder / step_search.MODEL)
     metrics |= {"answers": float(len(answers)), "reward": float(np.nanmean(rewards)), "tokens": float(drawn)}
     formats.write(folder / step_search.ABOUT, step_search.about(config, by.team) | {"metrics": metrics})

@@ -45,6 +45,17 @@ def test_values_are_fitted_and_searched_by(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patched:
         patched.setattr(episode, "sample_turns", lambda *args: pytest.fail("drawn again"))
         assert values.fit(config, tmp_path / "values") == metrics
+        # With other settings of the fit it is fitted anew, to the same answers; with others of the answers it is refused.
+        more = config.copy_and_resolve_references()
+        more.qstar.updates = 40
+        other = values.fit(more, tmp_path / "values")
+        assert other["answers"] == metrics["answers"] and other["loss"] < metrics["loss"]
+        assert json.loads((tmp_path / "values" / "config.json").read_text())["config"]["qstar"]["updates"] == 40
+        said = capsys.readouterr().out
+        assert ("qstar.updates=4: the model explains" in said) == (metrics["explained"] < 0.05)
+        more.qstar.rollouts = 8
+        with pytest.raises(ValueError, match="qstar.rollouts: saved 16, now 8"):
+            values.fit(more, tmp_path / "values")
 
     config = qstar.get_config(f"toy,model={tmp_path / 'values'}")
     results = ablate.ablate(config, tmp_path / "runs")
