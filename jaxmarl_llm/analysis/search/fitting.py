@@ -72,9 +72,9 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
     )  # fmt: skip
     if metrics["explained"] < EXPLAINED:
         tell(
-            f"qstar.updates={own.updates}: the model explains {metrics['explained']:.3f} of the variance of what it was "
-            "fitted to, so it orders texts as chance does; the same command with more updates fits it anew to the same "
-            "answers"
+            f"qstar.updates={own.updates}: the model explains {metrics['explained']:.3f} of the variance of what it "
+            "was fitted to, so it orders texts as chance does; the same command with more updates fits it anew to "
+            "the same answers"
         )
     critic.save(folder / step_search.MODEL)
     metrics |= {"answers": float(len(answers)), "reward": float(np.nanmean(rewards)), "tokens": float(drawn)}

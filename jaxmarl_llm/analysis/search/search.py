@@ -187,13 +187,15 @@ def maker(config, by: Searchers) -> Callable[..., Any]:
 def claim(folder: pathlib.Path, config, step: int, free: Sequence[str] = ()) -> None:
     """Reserve the folder for a search with this config and a team trained for ``step`` iterations.
 
-    ``free``: fields that may have another value than before. ValueError if it is the folder of another search, naming what differs (`resume_checks.check_same_run`).
+    ``free``: fields that may have another value than before. ValueError if it is the folder of another search, naming
+    what differs (`resume_checks.check_same_run`).
     """
     path, current = folder / "config.json", {"config": config.to_dict(), "step": step}
     if path.is_file():
         saved = formats.read(path)
         before = config.copy_and_resolve_references()
-        before.update_from_flattened_dict({name: _at(saved["config"], name) for name in free})
+        for section, name in (field.split(".") for field in free):
+            before[section][name] = saved["config"][section].get(name, before[section][name])
         try:
             resume_checks.check_same_run(saved["config"], before.to_dict())
         except ValueError as error:
@@ -205,12 +207,6 @@ def claim(folder: pathlib.Path, config, step: int, free: Sequence[str] = ()) -> 
             )
     if distributed.is_main():
         formats.write(path, current)
-
-
-def _at(config: dict, field: str) -> Any:
-    """The value of a field, ``section.name``, of a saved config."""
-    section, name = field.split(".")
-    return config[section][name]
 
 
 def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):

@@ -45,7 +45,7 @@ def test_values_are_fitted_and_searched_by(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patched:
         patched.setattr(episode, "sample_turns", lambda *args: pytest.fail("drawn again"))
         assert values.fit(config, tmp_path / "values") == metrics
-        # With other settings of the fit it is fitted anew, to the same answers; with others of the answers it is refused.
+        # With other settings of the fit it is fitted anew, to the same answers; those of the answers stay.
         more = config.copy_and_resolve_references()
         more.qstar.updates = 40
         other = values.fit(more, tmp_path / "values")
