@@ -184,6 +184,20 @@ ROWS = {
             "Llama-2-7B; DeepSeek-Math-7B; CodeQwen1.5-7B-Chat", "GSM8K; MATH; MBPP", "accuracy, %",
             "80.8; 55.4; 77.0", known_from=SECOND_HAND,
         ),
-        differs="h is Q of the line that led to a text; whole answers are the roll-outs",
+        ours=(
+            Result(
+                "SmolLM2-135M-Instruct", "45 Python problems", "pass@1, %", "4.44 [0.00, 11.1], one answer",
+                "11.1 [2.22, 20.0]", "whole answers 11.1 [2.22, 20.0]",
+                "difference +0.00 [-11.1, 11.1] (p 1.00), over the problems", "0",
+                "4 programs a problem at most; 480 tokens drawn, whole answers 310",
+                'python -m experiments.ablate --config=configs/qstar.py:model=runs/values --config.task.source='
+                '"starter[::4]" --config.task.test_source="starter[::5]" --config.qstar.expansions=16 '
+                '--config.qstar.depth=12 --config.search.problems=23 --members="best of N,random order,qstar" '
+                "--workdir=runs/qstar",
+                "qstar.md", NOT_SHOWN,
+            ),
+        ),
+        differs="h is Q of the line that led to a text; whole answers are the roll-outs; the values explain nothing of "
+        "their labels",
     ),
 }  # fmt: skip
