@@ -3,7 +3,7 @@
 Values:      python -m experiments.values --config=configs/qstar.py --out=runs/values
 Comparison:  python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
 One search:  python -m experiments.evaluate --config=configs/qstar.py:model=runs/values --out=runs/qstar/search.json
-Result:      nothing gained, one seed, with values that explain nothing (docs/qstar.md)
+Result:      no gain shown, one seed, with values that explain nothing of their labels (docs/qstar.md)
 Cost:        see docs/qstar.md
 Variants (after a colon, joined by commas):
   model      folder of experiments.values, whose model the search goes by (model=runs/values); without it f is what the

@@ -4,20 +4,10 @@ import pathlib
 from collections.abc import Sequence
 
 from jaxmarl_llm import update
-from jaxmarl_llm.config import (
-    advice,
-    experience,
-    gate,
-    mlpo,
-    planner,
-    programs,
-    qstar,
-    router,
-    tools,
-    workload,
-)
+from jaxmarl_llm.config import advice, experience, gate, mlpo, planner, programs, qstar, router, workload
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import asks_expert
+from jaxmarl_llm.config.tools import callers
 from jaxmarl_llm.factory import gates, randomness, step_search
 from jaxmarl_llm.memory import Item, Relevance, check_task, saved
 from jaxmarl_llm.protocols import (
@@ -96,7 +86,7 @@ def build(
     if planner.of(config):
         return Planner(task.prompts, toolbox, samples or config.train.group, config.tools.calls, apart)
     protocol = _plain(config, task, team, samples, memory)
-    return WithTools(protocol, toolbox, config.tools.calls, tools.callers(config), apart)
+    return WithTools(protocol, toolbox, config.tools.calls, callers(config), apart)
 
 
 def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:

@@ -29,7 +29,7 @@ from jaxmarl_llm.utils.errors import UserError
 Tell = Callable[[str], None]
 # What a model is fitted by: with other values it is fitted anew, to the answers that are there.
 FITTED_BY = tuple(f"qstar.{name}" for name in ("rounds", "updates", "batch", "lr", "discount"))
-EXPLAINED = 0.05  # a model that explains a smaller share of its labels' variance orders texts as chance does
+EXPLAINED = 0.05  # of a model that explains a smaller share of its labels' variance `fit` says so
 
 
 def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, float]:
@@ -73,8 +73,8 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
     if metrics["explained"] < EXPLAINED:
         tell(
             f"qstar.updates={own.updates}: the model explains {metrics['explained']:.3f} of the variance of what it "
-            "was fitted to, so it orders texts as chance does; the same command with more updates fits it anew to "
-            "the same answers"
+            "was fitted to, so its order of texts may be no better than one at random; the same command with other "
+            "settings of the fit fits it anew to the same answers"
         )
     critic.save(folder / step_search.MODEL)
     metrics |= {"answers": float(len(answers)), "reward": float(np.nanmean(rewards)), "tokens": float(drawn)}

@@ -51,8 +51,8 @@ def test_values_are_fitted_and_searched_by(tmp_path, monkeypatch, capsys):
         other = values.fit(more, tmp_path / "values")
         assert other["answers"] == metrics["answers"] and other["loss"] < metrics["loss"]
         assert json.loads((tmp_path / "values" / "config.json").read_text())["config"]["qstar"]["updates"] == 40
-        said = capsys.readouterr().out
-        assert ("qstar.updates=4: the model explains" in said) == (metrics["explained"] < 0.05)
+        printed = capsys.readouterr().out
+        assert ("qstar.updates=4: the model explains" in printed) == (metrics["explained"] < 0.05)
         more.qstar.rollouts = 8
         with pytest.raises(ValueError, match="qstar.rollouts: saved 16, now 8"):
             values.fit(more, tmp_path / "values")

@@ -51,7 +51,7 @@ TOOLED = [case for case in CASES if case[0] != "planner" and not {"partner_sampl
 
 @pytest.mark.parametrize("name, options, samples", TOOLED)
 def test_every_protocol_keeps_it_with_tools(name, options, samples):
-    """As many turns and joint answers as without calls, whoever calls a tool before it answers."""
+    """Every agent calls tools before it answers, most of them twice."""
     protocol, task = build(name, options, samples)
     agents = {*task.agents, "a", "b"}
     written = lambda request, n: f"{request.agent}{n // 3}"  # noqa: E731
