@@ -72,7 +72,8 @@ def upgraded(saved: Mapping[str, Any], where: object = "the saved config") -> di
     early = formats.KEY not in saved
     config = formats.upgraded(saved, where, {0: _from_0})
     complete = _completed(config, base.base_config().to_dict(), "")
-    return _without_unread(complete, DID_NOTHING | (BEFORE if early else {}))
+    added = {path: before for path, before in BEFORE.items() if early or _held(config, path) is None}
+    return _without_unread(complete, DID_NOTHING | added)
 
 
 def no_longer(saved: Mapping[str, Any]) -> list[str]:

@@ -71,6 +71,24 @@ def test_a_cut_of_parameters_that_was_accepted_and_cut_nothing_is_left_out(data,
     assert read.mesh.fsdp == kept
 
 
+@pytest.mark.parametrize("number", range(formats.VERSION + 1))
+def test_configs_of_every_format_can_be_used(number, tmp_path):
+    validate(saved.as_config(saved.read(saved_runs.unpacked(number, "coding", tmp_path) / "config.json")))
+
+
+@pytest.mark.parametrize("path", saved.BEFORE)
+@pytest.mark.parametrize("number", [None, *range(1, formats.VERSION + 1)])
+def test_a_field_that_was_added_within_a_format_stands_for_how_runs_were(number, path):
+    older = without(plain(coding.get_config("smoke")), path)
+    if number is not None:
+        older[formats.KEY] = number
+    config = saved.as_config(saved.upgraded(older))
+    validate(config)
+    # With policy.dtype=float32, that of the smoke config, no importance bound is read.
+    expected = FIELDS[path].default if path == "train.importance_bound" else saved.BEFORE[path]
+    assert config.to_dict()[path.partition(".")[0]][path.partition(".")[2]] == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("config", [coding.get_config("smoke"), game.get_config(), writing.get_config("smoke"),
                                     lessonl.get_config("smoke")])  # fmt: skip
