@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from jaxmarl_llm.forest import CALL, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, Messages, Prompts, apart
+from jaxmarl_llm.protocols.with_tools import in_front
 from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, last_line, route_of
 from jaxmarl_llm.tasks.tools import Call, Toolbox
 
@@ -42,18 +43,18 @@ def done(plan: str, call: str, result: str) -> Done:
 
 
 def planner_reads(question: Messages, toolbox: Toolbox, calls: Sequence[Done]) -> Messages:
-    """Messages of the planner: the question and the tools, then each of its plans and what came of it."""
-    messages = with_text(question, "\n".join(["There are these tools:", *toolbox.lines()]), PLAN)
+    """Messages of the planner: the tools and the question, then each of its plans and what came of it."""
+    tools = "\n".join(["There are these tools:", *toolbox.lines()])
+    messages = with_text(in_front(question, tools), PLAN)
     for one in calls:
         messages += ({"role": "assistant", "content": one.plan}, {"role": "user", "content": one.shown})
     return messages
 
 
 def caller_reads(question: Messages, toolbox: Toolbox, calls: Sequence[Done], plan: str) -> Messages:
-    """Messages of the caller: the question, the tools, the calls so far, and the plan."""
-    return with_text(
-        question, toolbox.describe(), *(one.shown for one in calls), f"The plan is:\n{plan}", CALL_NOW
-    )
+    """Messages of the caller: the tools, the question, the calls so far, and the plan."""
+    before = *(one.shown for one in calls), f"The plan is:\n{plan}"
+    return with_text(in_front(question, toolbox.describe()), *before, CALL_NOW)
 
 
 def summarizer_reads(question: Messages, calls: Sequence[Done]) -> Messages:

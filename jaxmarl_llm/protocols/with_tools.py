@@ -90,12 +90,23 @@ def _split(requests: Sequence[SpeakRequest]) -> list[SpeakRequest]:
 
 
 def offered(messages: Sequence[dict[str, str]], toolbox: Toolbox) -> tuple[dict[str, str], ...]:
-    """Messages with the tools behind the last one, unless they are there already."""
+    """Messages with the tools in front (`in_front`), unless they are there already."""
     text = toolbox.describe()
     if any(text in message["content"] for message in messages):
         return tuple(messages)
-    *before, question = messages
-    return (*before, {**question, "content": f"{question['content']}\n\n{text}"})
+    return in_front(messages, text)
+
+
+def in_front(messages: Sequence[dict[str, str]], text: str) -> tuple[dict[str, str], ...]:
+    """Messages with a text before the first one that is not the system's.
+
+    There the prompts of all problems begin with it, so that it is read once for all of them (`padding.Shared`).
+    """
+    others = (n for n, message in enumerate(messages) if message["role"] != "system")
+    place = next(others, len(messages) - 1)
+    first = messages[place]
+    first = {**first, "content": f"{text}\n\n{first['content']}"}
+    return (*messages[:place], first, *messages[place + 1 :])
 
 
 def after_call(messages: Sequence[dict[str, str]], text: str, result: str) -> tuple[dict[str, str], ...]:

@@ -18,7 +18,7 @@ from jaxmarl_llm.protocols.prompted import Prompted
 from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.protocols.retrieve import retrieve
 from jaxmarl_llm.protocols.tree import Tree
-from jaxmarl_llm.protocols.with_tools import WithTools
+from jaxmarl_llm.protocols.with_tools import WithTools, offered
 from jaxmarl_llm.systems import magrpo
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
@@ -48,7 +48,7 @@ def test_who_calls_reads_the_result_and_goes_on():
     ]  # fmt: skip
     first, second = played.steps[0][0], played.steps[1][0]
     question = TASK.prompts(ITEMS[0])["a"][0]["content"]
-    assert first.messages[0]["content"] == f"{question}\n\n{BOX.describe()}"
+    assert first.messages[0]["content"] == f"{BOX.describe()}\n\n{question}"
     assert played.steps[0][2].messages[0]["content"] == question  # b may not call
     assert second.messages == (
         *first.messages,
@@ -306,3 +306,13 @@ def test_a_config_makes_it():
 def test_what_a_config_refuses(fields, message):
     with pytest.raises(ValueError, match=message):
         config(fields)
+
+
+def test_tools_stand_where_the_prompts_of_all_problems_are_equal():
+    roles = "system", "user", "assistant", "user"
+    rules, first, answer, last = ({"role": role, "content": role[0]} for role in roles)
+    text = BOX.describe()
+    expected = rules, {"role": "user", "content": f"{text}\n\nu"}, answer, last
+    assert offered((rules, first, answer, last), BOX) == expected
+    assert offered(expected, BOX) == expected  # they are there already
+    assert offered((rules,), BOX) == ({"role": "system", "content": f"{text}\n\ns"},)
