@@ -14,6 +14,7 @@ from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
 from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, episodes, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
+from jaxmarl_llm.protocols.types import Messages
 from jaxmarl_llm.rollout import overlapping, requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -22,6 +23,9 @@ from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
+
+# What an agent reads of a task's prompt for it: its name, the prompt -> messages.
+Reads = Callable[[str, Messages], Messages]
 
 
 class Evaluations(NamedTuple):
@@ -63,6 +67,7 @@ def evaluate(
     engine: Engine = LOCAL,
     vote: votes.Vote | None = None,
     overlap: bool = False,
+    reads: Reads | None = None,
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
@@ -92,6 +97,7 @@ def evaluate(
       engine: what draws the answers.
       vote: how several answers to an item become one, for a task that has ``vote``.
       overlap: draw a batch while the one before is judged; the results are the same.
+      reads: what agents read first, see `prompt_sizes`.
 
     Raises:
       ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
@@ -102,7 +108,7 @@ def evaluate(
     limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
     per_item, number = samples + 1, len(item_ids)
     size = items_per_batch or batch_size(number, samples, rows_per_batch)
-    sizes = sizes or prompt_sizes(team, [(task, item_ids)], size, **limits)
+    sizes = sizes or prompt_sizes(team, [(task, item_ids)], size, reads=reads, **limits)
     one_width = [member_sizes.largest() if member_sizes else None for member_sizes in sizes]
     drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
@@ -240,6 +246,7 @@ def prompt_sizes(
     long_prompts: str = "error",
     ladder: tuple[int, ...] = (),
     later: bool = False,
+    reads: Reads | None = None,
 ) -> list[Sizes | None]:
     """Sizes that the prompts of some tasks' items are padded to, by member of the team; None of remote ones.
 
@@ -250,6 +257,7 @@ def prompt_sizes(
       batch: problems that are answered together, see `padding.plan_sizes`.
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
       ladder, later: see `padding.plan_sizes`.
+      reads: what an agent reads first of the task's prompt for it; None: that prompt.
     """
     sizes: list[Sizes | None] = []
     pairs = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]
@@ -260,7 +268,8 @@ def prompt_sizes(
             own_prompts = {agent: prompts[agent] for agent in agents if agent in prompts}
             rows = {}
             for agent, messages in own_prompts.items():
-                request = SpeakRequest(agent, 0, tuple(messages), samples=1)
+                first = tuple(reads(agent, messages) if reads else messages)
+                request = SpeakRequest(agent, 0, first, samples=1)
                 limits = (max_prompt_tokens, long_prompts, item_name(item))
                 rows[agent], cut = requests.encode_cut(member.tokenizer, request, *limits)
                 if cut:

@@ -70,6 +70,7 @@ def evaluate(
         step=step,
         vote=Vote(config.eval.vote, config.eval.chains) if config.eval.vote else None,
         overlap=alone and _may_overlap(config, team, toolbox, options.get("engine", LOCAL)),
+        reads=tools.first_reads(config, toolbox),
         **options,
     )
 

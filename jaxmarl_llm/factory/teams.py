@@ -12,8 +12,17 @@ from jaxmarl_llm import evaluation, sharding, weights
 from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.chat import roles
 from jaxmarl_llm.config import agent_settings, remote
-from jaxmarl_llm.factory import built_models, chat_options, hardware, mesh_checks, randomness, references
+from jaxmarl_llm.factory import (
+    built_models,
+    chat_options,
+    hardware,
+    mesh_checks,
+    randomness,
+    references,
+    tools,
+)
 from jaxmarl_llm.policy import PolicyConfig
+from jaxmarl_llm.tasks.tools import Toolbox
 from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
@@ -160,12 +169,16 @@ def _prompt_tokens(team: team_lib.Team, tasks) -> Iterator[tuple[str, Any, int]]
                 yield agent, item, len(team[agent].tokenizer.encode_chat(messages))
 
 
-def prompt_sizes(config, team: team_lib.Team, tasks_of_run):
-    """What the prompts of a run's tasks are padded to, of each member of the team, see `prompts.Sizes`."""
+def prompt_sizes(config, team: team_lib.Team, tasks_of_run, toolbox: Toolbox | None = None):
+    """What the prompts of a run's tasks are padded to, of each member of the team, see `padding.Sizes`.
+
+    ``toolbox``: what agents may call, which stands in their prompts.
+    """
     c = config.sampling
     # Of a world prompts of later turns are known as well.
     seen = [task.seen() for task in tasks_of_run if isinstance(task, WorldTask)]
     every = [(task, range(len(task.items))) for task in [*tasks_of_run, *filter(None, seen)]]
     limits = c.max_prompt_tokens, c.long_prompts
     later = config.train.turns > 1 or config.train.protocol != "simultaneous"
-    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits, tuple(c.widths), later)
+    reads = tools.first_reads(config, toolbox)
+    return evaluation.prompt_sizes(team, every, config.train.prompts, *limits, tuple(c.widths), later, reads)

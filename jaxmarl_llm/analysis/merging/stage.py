@@ -106,7 +106,7 @@ def evaluate(stage: Stage, team: Team, split: str) -> Evaluations:
         answers = evaluations.evaluate(
             config, team, [member.trainable for member in team.members], task, items, stage.samples,
             randomness.stream(config, STREAMS[split]), toolbox=stage.toolbox,
-            sizes=teams.prompt_sizes(config, team, every),
+            sizes=teams.prompt_sizes(config, team, every, stage.toolbox),
             items_per_batch=evaluation.batch_size(most, stage.samples, rows),
             progress=lambda done, total: done < total and display.update(done, {}),
         )  # fmt: skip
