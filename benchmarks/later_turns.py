@@ -112,6 +112,11 @@ def main(arguments=None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
     parser.add_argument("--draw", action="store_true", help="the time of drawing the turn instead")
     args = parser.parse_args(arguments)
+    if args.draw and args.new_tokens >= args.between:
+        parser.error(
+            f"--new-tokens={args.new_tokens}: the first answer stands behind the first prompt; allowed is less than "
+            f"--between={args.between}"
+        )
     host_memory.keep()  # as every command does
     print(machine.describe())
     row, headers = (draws, DRAWS) if args.draw else (measure, GRADIENTS)

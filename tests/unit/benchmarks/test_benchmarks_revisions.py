@@ -45,3 +45,9 @@ def test_a_second_turn_in_both_forms():
         together = [*apart.stems.tokens_NSQ[n, b // 3, -70:], *apart.prompts_NBP[n, b, -20:]]
         assert whole.prompts_NBP[n, b, -90:].tolist() == together
     assert whole.tokens_NRL is apart.tokens_NRL and whole.tokens_NRL.shape == (2, 12, 4)
+
+
+def test_an_answer_longer_than_what_stands_behind_the_first_prompt_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        later_turns.main(["--draw", "--new-tokens=96"])
+    assert "--new-tokens=96: the first answer stands behind" in capsys.readouterr().err
