@@ -8,9 +8,9 @@ first one, the answer and a sentence (``--between`` tokens, random ones), with `
 ``--new-tokens`` tokens. With adapters over the bundled model. Four prompts are read together, as by
 default, and the two forms take turns.
 
-``--draw``: of drawing that turn instead. What stands behind the first prompt is read whole, as it is, or
-without the agent's own answer, whose keys and values its first turn has computed: no sampler that kept them could read
-less. Both draw one token; beside them stand all tokens of the turn.
+``--draw``: of drawing that turn instead. What stands behind the first prompt is read whole, as it is, or without
+``--kept`` tokens of it, whose keys and values an earlier turn has computed, such as the agent's own answer: no sampler
+that kept them could read less. Both draw one token; beside them stand all tokens of the turn.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from jaxmarl_llm.update.gradient import gradients
 from jaxmarl_llm.utils import host_memory
 
 GRADIENTS = ("first prompt", "read whole (s)", "read once (s)", "whole / once")
-DRAWS = ("first prompt", "answer read (s)", "without it (s)", "all tokens (s)", "at most saved (%)")
+DRAWS = ("first prompt", "all read (s)", "without those kept (s)", "all tokens (s)", "at most saved (%)")
 
 
 def second_turn(vocabulary: int, first: int, args) -> tuple[Batch, Batch]:
@@ -75,7 +75,7 @@ def measure(first: int, args) -> tuple[str, ...]:
 
 
 def draws(first: int, args) -> tuple[str, ...]:
-    """The same of drawing: what behind the first prompt is read, whole and without an answer of ``new_tokens``."""
+    """The same of drawing: what behind the first prompt is read, whole and without what was kept."""
     (member,) = teams.build_team(coding.get_config("")).members
     rng, key = np.random.default_rng(first), jax.random.key(0)
 
@@ -90,7 +90,7 @@ def draws(first: int, args) -> tuple[str, ...]:
 
     units = {
         "whole": unit(args.between, 1),
-        "rest": unit(args.between - args.new_tokens, 1),
+        "rest": unit(args.between - args.kept, 1),
         "all tokens": unit(args.between, args.new_tokens),
     }
     seconds = rounds.alternate(units, args.rounds)
@@ -111,12 +111,10 @@ def main(arguments=None) -> None:
     parser.add_argument("--new-tokens", type=int, default=64, help="of each completion (64)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
     parser.add_argument("--draw", action="store_true", help="the time of drawing the turn instead")
+    parser.add_argument("--kept", type=int, default=64, help="with --draw: tokens of --between not read (64)")
     args = parser.parse_args(arguments)
-    if args.draw and args.new_tokens >= args.between:
-        parser.error(
-            f"--new-tokens={args.new_tokens}: the first answer stands behind the first prompt; allowed is less than "
-            f"--between={args.between}"
-        )
+    if args.draw and not 0 < args.kept < args.between:
+        parser.error(f"--kept={args.kept}: allowed is 1 or more, and less than --between={args.between}")
     host_memory.keep()  # as every command does
     print(machine.describe())
     row, headers = (draws, DRAWS) if args.draw else (measure, GRADIENTS)

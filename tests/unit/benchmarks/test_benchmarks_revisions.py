@@ -47,7 +47,8 @@ def test_a_second_turn_in_both_forms():
     assert whole.tokens_NRL is apart.tokens_NRL and whole.tokens_NRL.shape == (2, 12, 4)
 
 
-def test_an_answer_longer_than_what_stands_behind_the_first_prompt_is_refused(capsys):
+@pytest.mark.parametrize("kept", [0, 96])
+def test_more_kept_than_there_is_behind_the_first_prompt_is_refused(kept, capsys):
     with pytest.raises(SystemExit):
-        later_turns.main(["--draw", "--new-tokens=96"])
-    assert "--new-tokens=96: the first answer stands behind" in capsys.readouterr().err
+        later_turns.main(["--draw", f"--kept={kept}"])
+    assert f"--kept={kept}: allowed is 1 or more, and less than --between=96" in capsys.readouterr().err
