@@ -16,7 +16,7 @@ from jaxmarl_llm.cli import entry
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.runs import run_folder
-from jaxmarl_llm.utils import console, files
+from jaxmarl_llm.utils import compile_times, console, files
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
@@ -47,15 +47,19 @@ def measure(config, workdir="", which=LATEST, source: str = "", split: str = "te
         if workdir:
             team, _ = saved_agents.restore_team(workdir, which, team)
         task.items = tuple(item for item in task.items if item.task_id in rows)
-        drawn = steps.draw(
-            team,
-            [member.trainable for member in team.members],
-            task,
-            rows,
-            params=training.sampling_params(config),
-            max_prompt_tokens=config.sampling.max_prompt_tokens,
-            long_prompts=config.sampling.long_prompts,
-        )
+        number = sum(len(rows[item.task_id]) for item in task.items)
+        compiles = compile_times.of_process()
+        with console.ProgressDisplay(number, label="steps", compiles=compiles) as display:
+            drawn = steps.draw(
+                team,
+                [member.trainable for member in team.members],
+                task,
+                rows,
+                params=training.sampling_params(config),
+                max_prompt_tokens=config.sampling.max_prompt_tokens,
+                long_prompts=config.sampling.long_prompts,
+                progress=lambda done, total: done < total and display.update(done, {}),
+            )
     return steps.table(drawn, names)
 
 

@@ -5,18 +5,21 @@ once, where in a whole conversation whatever follows it is wrong too.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxmarl_llm import rollout
+from jaxmarl_llm.evaluation.evaluator import plan_batches
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols import Episode
+from jaxmarl_llm.protocols import Episode, item_name
 from jaxmarl_llm.protocols.worked import Part
+from jaxmarl_llm.rollout.requests import encode_prompt
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.sampling import SamplingParams
+from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.planned import route_of
 from jaxmarl_llm.tasks.tools.toolbox import MARK, ReadCall, read_call
 from jaxmarl_llm.team import Team
@@ -27,18 +30,16 @@ ROUTE, CALL_RIGHT, NO_SUCH_TOOL, ARGUMENTS, TEXT = "route", "call", "no such too
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """A protocol whose requests are given: ``rows`` of each item, by name; nothing is judged."""
+    """A protocol whose requests are given: part n is read for item n; nothing is judged."""
 
-    rows: Mapping[str, Sequence[Part]]
+    parts: Sequence[Part]
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """All of them, once."""
         if state.turns:
             return []
         return [
-            SpeakRequest(agent, i, tuple(messages), 1)
-            for i, item in enumerate(state.items)
-            for agent, messages, _ in self.rows[item.task_id]
+            SpeakRequest(agent, n, tuple(messages), 1) for n, (agent, messages, _) in enumerate(self.parts)
         ]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
@@ -55,9 +56,10 @@ def draw(
     params: SamplingParams,
     max_prompt_tokens: int,
     long_prompts: str = "error",
-    items_per_batch: int = 8,
+    steps_per_batch: int = 32,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[tuple[Part, str]]:
-    """What the team writes at each of the steps, greedily; beside the step.
+    """What the team writes at each of the steps, greedily; beside the step, agent by agent.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
@@ -65,17 +67,49 @@ def draw(
       rows: the steps of each item, by its name.
       params: how tokens are drawn, apart from chance.
       max_prompt_tokens, long_prompts: see `rollout.requests.encode_prompt`.
-      items_per_batch: items whose steps are drawn together.
+      steps_per_batch: steps of an agent that are drawn together, in one program for all its batches.
+      progress: is called with the numbers of steps done and of all steps, after every batch.
     """
-    scorer, drawn = TaskScorer.of_team(task, team, "aligned"), []
-    for first in range(0, len(task.items), items_per_batch):
-        ids = range(first, min(first + items_per_batch, len(task.items)))
+    scorer = TaskScorer.of_team(task, team, "aligned")
+    steps = [(i, part) for i, item in enumerate(task.items) for part in rows[item.task_id]]
+    drawn: list[tuple[Part, str]] = []
+    for agent in dict.fromkeys(part[0] for _, part in steps):
+        own = [(i, part) for i, part in steps if part[0] == agent]
         limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
-        options = dict(params=params, last_greedy=True, **limits)
-        forest = rollout.run(Given(rows), team, trainables, scorer, ids, jax.random.key(0), **options)
-        parts = [part for i in ids for part in rows[task.items[i].task_id]]
-        drawn += [(part, turn.text) for part, turn in zip(parts, forest.turns, strict=True)]
+        sizes = _sizes(team, task, own, steps_per_batch, **limits)
+        options = dict(params=params, last_greedy=True, prompt_sizes=sizes, **limits)
+        for number, places in plan_batches(len(own), steps_per_batch):
+            ids, parts = zip(*(own[n] for n in places), strict=True)
+            forest = rollout.run(Given(parts), team, trainables, scorer, ids, jax.random.key(0), **options)
+            drawn += [(part, turn.text) for part, turn in zip(parts[:number], forest.turns, strict=False)]
+            progress(len(drawn), len(steps))
     return drawn
+
+
+def _sizes(
+    team: Team,
+    task: Any,
+    steps: Sequence[tuple[int, Part]],
+    batch: int,
+    max_prompt_tokens: int,
+    long_prompts: str,
+) -> list[Sizes | None]:
+    """One width for the prompts of all steps of an agent, by member of the team; None of other members."""
+    agent = steps[0][1][0]
+    prompts = [
+        encode_prompt(
+            team[agent].tokenizer,
+            SpeakRequest(agent, i, tuple(messages), 1),
+            None if team[agent].remote else max_prompt_tokens,
+            long_prompts,
+            item_name(task.items[i]),
+        )
+        for i, (_, messages, _) in steps
+    ]
+    planned = plan_sizes({agent: prompts}, batch).largest()
+    return [
+        planned if not member.remote and agent in member.stack.agents else None for member in team.members
+    ]
 
 
 def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Scores of single steps, by hand, and where the steps come from."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -108,3 +109,32 @@ def test_long_prompts_of_steps_are_cut_where_the_config_says_so():
         steps.draw(team, trainables, task, rows, **options)
     drawn = steps.draw(team, trainables, task, rows, long_prompts="truncate", **options)
     assert [part for part, _ in drawn] == [rows["a"][0], rows["b"][0]]
+
+
+def test_steps_of_all_items_are_drawn_in_batches_of_one_shape():
+    """Where the batches are cut changes nothing, and each has the texts of its own steps."""
+    team, task = built(), tiny.Task(lambda *given: 0.0)
+    task.items = [SimpleNamespace(task_id=name) for name in "abc"]
+    trainables = [member.trainable for member in team.members]
+    one, other = team.agents[:2]
+
+    def part(agent, *words):
+        return agent, ({"role": "user", "content": " ".join(words)},), "w4"
+
+    rows = {
+        "a": [part(one, "w3"), part(other, "w1", "w2", "w5")], "b": [part(one, "w7", "w3")],
+        "c": [part(one, "w9"), part(other, "w6"), part(one, "w2", "w8")],
+    }  # fmt: skip
+    options, done = dict(params=SamplingParams(max_new_tokens=3), max_prompt_tokens=600), []
+    drawn = steps.draw(team, trainables, task, rows, steps_per_batch=2, progress=lambda *of: done.append(of), **options)
+    assert done == [(2, 6), (4, 6), (6, 6)]
+    of_all = [part for name in "abc" for part in rows[name]]
+    assert [part for part, _ in drawn] == sorted(of_all, key=lambda part: part[0] != one)
+    for item in task.items:
+        single = copy.copy(task)
+        single.items = [item]
+        alone = steps.draw(team, trainables, single, rows, **options)
+        assert {part[1][0]["content"]: text for part, text in alone}.items() <= {
+            part[1][0]["content"]: text for part, text in drawn
+        }.items()
+    assert len({text for _, text in drawn}) > 2  # or this shows nothing
