@@ -49,6 +49,7 @@ _Maker = Callable[[Mapping[str, Any], Sequence[float]], Step]
 
 def look_up(name: str, column: str) -> str:
     """Gives the price (euros for a kilogram) or the weight (kilograms of a crate) of a good."""
+    name, column = name.strip().lower(), column.strip().lower()  # agents write them as their tokens fall
     if name not in TABLE:
         raise UserError(f"there is no {name[:40]} in the table")
     if column not in COLUMNS:

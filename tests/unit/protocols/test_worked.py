@@ -78,6 +78,7 @@ def test_questions_do_not_show_whether_they_have_an_answer():
 @pytest.mark.parametrize("tool, arguments, result", [
     (tables.add, (1.5, 2), "3.5"), (tables.scale, (0.5, 9), "4.5"), (tables.convert, (2, "euro", "cent"), "200"),
     (tables.convert, (250, "gram", "kilogram"), "0.25"),
+    (tables.look_up, (" Rice", "Price "), tables.look_up("rice", "price")),
 ])  # fmt: skip
 def test_tools(tool, arguments, result):
     assert tool(*arguments) == result
