@@ -64,13 +64,15 @@ def measure(config, workdir="", which=LATEST, source: str = "", split: str = "te
 
 
 def show(table: dict) -> None:
-    """Print the scores, a line for each agent."""
-    names = [name for name in dict.fromkeys(n for row in table.values() for n in row) if name != "steps"]
-    rows = [
-        (agent, f"{row['steps']:.0f}", *(f"{row[n]:.1f}" if n in row else "" for n in names))
-        for agent, row in table.items()
-    ]
-    console.table(rows, ("agent", "steps", *names), "single steps, % after the right steps before")
+    """Print the scores, a line for each score of each agent."""
+    rows = []
+    for agent, row in table.items():
+        for name in (name for name in row if name != "steps" and not name.endswith(("_low", "_high"))):
+            ends = [row.get(f"{name}_{end}") for end in ("low", "high")]
+            between = "" if None in ends else f"[{ends[0]:.1f}, {ends[1]:.1f}]"
+            rows.append((agent, f"{row['steps']:.0f}", name, f"{row[name]:.1f}", between))
+    title = "single steps, % after the right steps before, with 95 % intervals over the problems"
+    console.table(rows, ("agent", "steps", "score", "%", "interval"), title)
 
 
 def define_flags() -> None:

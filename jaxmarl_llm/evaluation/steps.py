@@ -6,10 +6,9 @@ once, where in a whole conversation whatever follows it is wrong too.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.evaluation.evaluator import plan_batches
@@ -23,9 +22,18 @@ from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.planned import route_of
 from jaxmarl_llm.tasks.tools.toolbox import MARK, ReadCall, read_call
 from jaxmarl_llm.team import Team
+from jaxmarl_llm.utils.statistics.bootstrap import ratio
 
 # Names of the scores, in their order.
 ROUTE, CALL_RIGHT, NO_SUCH_TOOL, ARGUMENTS, TEXT = "route", "call", "no such tool", "arguments", "text"
+
+
+class Written(NamedTuple):
+    """A step of a solution, by the name of its problem, and what the agent wrote in its place."""
+
+    problem: str
+    part: Part
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +66,8 @@ def draw(
     long_prompts: str = "error",
     steps_per_batch: int = 32,
     progress: Callable[[int, int], object] = lambda done, total: None,
-) -> list[tuple[Part, str]]:
-    """What the team writes at each of the steps, greedily; beside the step, agent by agent.
+) -> list[Written]:
+    """What the team writes at each of the steps, greedily; agent by agent.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
@@ -72,7 +80,7 @@ def draw(
     """
     scorer = TaskScorer.of_team(task, team, "aligned")
     steps = [(i, part) for i, item in enumerate(task.items) for part in rows[item.task_id]]
-    drawn: list[tuple[Part, str]] = []
+    drawn: list[Written] = []
     for agent in dict.fromkeys(part[0] for _, part in steps):
         own = [(i, part) for i, part in steps if part[0] == agent]
         limits = dict(max_prompt_tokens=max_prompt_tokens, long_prompts=long_prompts)
@@ -81,7 +89,9 @@ def draw(
         for number, places in plan_batches(len(own), steps_per_batch):
             ids, parts = zip(*(own[n] for n in places), strict=True)
             forest = rollout.run(Given(parts), team, trainables, scorer, ids, jax.random.key(0), **options)
-            drawn += [(part, turn.text) for part, turn in zip(parts[:number], forest.turns, strict=False)]
+            names = [task.items[i].task_id for i in ids[:number]]
+            texts = [turn.text for turn in forest.turns[:number]]
+            drawn += map(Written, names, parts[:number], texts)
             progress(len(drawn), len(steps))
     return drawn
 
@@ -134,17 +144,27 @@ def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:
     return row
 
 
-def table(drawn: Sequence[tuple[Part, str]], tools: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Means of the `scores` in percent, by agent and name, and the number of steps that each is a mean of."""
-    values: dict[str, dict[str, list[float]]] = {}
-    for (agent, _, right), text in drawn:
+def table(drawn: Sequence[Written], tools: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Means of the `scores` in percent, by agent and name, and the number of steps that each is a mean of.
+
+    With the ends ``<name>_low`` and ``<name>_high`` of their 95 % intervals over the problems; a single one has none.
+    """
+    values: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for problem, (agent, _, right), text in drawn:
         for name, value in scores(right, text, tools).items():
-            values.setdefault(agent, {}).setdefault(name, []).append(value)
-    return {
-        agent: {name: 100 * float(np.mean(own)) for name, own in by_name.items()}
-        | {"steps": float(max(map(len, by_name.values())))}
-        for agent, by_name in values.items()
-    }
+            by_problem = values.setdefault(agent, {}).setdefault(name, {})
+            by_problem.setdefault(problem, []).append(value)
+    rows: dict[str, dict[str, float]] = {}
+    for agent, by_name in values.items():
+        row = rows.setdefault(agent, {})
+        for name, by_problem in by_name.items():
+            own = by_problem.values()
+            mean, low, high = ratio([100 * sum(each) for each in own], [len(each) for each in own])
+            row[name] = float(mean)
+            if len(own) > 1:
+                row |= {f"{name}_low": float(low), f"{name}_high": float(high)}
+        row["steps"] = float(max(sum(map(len, own.values())) for own in by_name.values()))
+    return rows
 
 
 def _call(text: str) -> ReadCall | None:

@@ -1,6 +1,7 @@
 """Scores of single steps, by hand, and where the steps come from."""
 
 import copy
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -47,10 +48,19 @@ def test_scores(right, text, scores):
 
 
 def test_table():
-    parts = [(("p", (), "Next: caller"), "Next: caller"), (("p", (), "Next: caller"), ""), (("c", (), "x"), "x")]
-    assert steps.table(parts, TOOLS) == {
+    route = "p", (), "Next: caller"
+    parts = [("a", route, "Next: caller"), ("a", route, ""), ("a", ("c", (), "x"), "x")]
+    assert steps.table(itertools.starmap(steps.Written, parts), TOOLS) == {
         "p": {"route": 50.0, "steps": 2.0}, "c": {"route": 100.0, "text": 100.0, "steps": 1.0}
     }  # fmt: skip
+
+
+def test_table_with_intervals_over_the_problems():
+    """One problem with two right steps, one with a wrong one: of four resamples the means are 100, 66.7 twice and 0."""
+    route = "p", (), "Next: caller"
+    parts = [("a", route, "Next: caller"), ("a", route, "Next: caller"), ("b", route, "")]
+    row = {"route": pytest.approx(200 / 3), "route_low": 0.0, "route_high": 100.0, "steps": 3.0}
+    assert steps.table(itertools.starmap(steps.Written, parts), TOOLS) == {"p": row}
 
 
 ITEMS = tables.load("train")[:2]
@@ -108,7 +118,7 @@ def test_long_prompts_of_steps_are_cut_where_the_config_says_so():
     with pytest.raises(UserError, match="long_prompts='truncate'"):
         steps.draw(team, trainables, task, rows, **options)
     drawn = steps.draw(team, trainables, task, rows, long_prompts="truncate", **options)
-    assert [part for part, _ in drawn] == [rows["a"][0], rows["b"][0]]
+    assert [(one.problem, one.part) for one in drawn] == [("a", rows["a"][0]), ("b", rows["b"][0])]
 
 
 def test_steps_of_all_items_are_drawn_in_batches_of_one_shape():
@@ -129,12 +139,11 @@ def test_steps_of_all_items_are_drawn_in_batches_of_one_shape():
     drawn = steps.draw(team, trainables, task, rows, steps_per_batch=2, progress=lambda *of: done.append(of), **options)
     assert done == [(2, 6), (4, 6), (6, 6)]
     of_all = [part for name in "abc" for part in rows[name]]
-    assert [part for part, _ in drawn] == sorted(of_all, key=lambda part: part[0] != one)
+    assert [written.part for written in drawn] == sorted(of_all, key=lambda part: part[0] != one)
+    assert all(written.part in rows[written.problem] for written in drawn)
     for item in task.items:
         single = copy.copy(task)
         single.items = [item]
         alone = steps.draw(team, trainables, single, rows, **options)
-        assert {part[1][0]["content"]: text for part, text in alone}.items() <= {
-            part[1][0]["content"]: text for part, text in drawn
-        }.items()
-    assert len({text for _, text in drawn}) > 2  # or this shows nothing
+        assert len(alone) == len(rows[item.task_id]) and all(written in drawn for written in alone)
+    assert len({written.text for written in drawn}) > 2  # or this shows nothing
