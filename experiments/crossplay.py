@@ -91,7 +91,7 @@ def play(
         toolbox = stack.enter_context(tools.opened(config, executor, task))
         speakers = experts.build(config, task.items, workdirs[0])
         team = teams.build_team(config, speakers=speakers)
-        teams.check_prompts(config, team, task)
+        teams.check_prompts(config, team, task, toolbox=toolbox)
         now = functools.cache(functools.partial(inputs.of_run, config, {"test": task}, team, toolbox))
         for workdir in workdirs:
             inputs.warn(workdir, now)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from jaxmarl_llm.config import remote
+from jaxmarl_llm.config import remote, tools
 from jaxmarl_llm.config.fields import Field, end_of, within
 from jaxmarl_llm.config.options import TAKEN, ConfigDict, is_taken
 from jaxmarl_llm.utils.errors import UserError
@@ -88,14 +88,15 @@ def longest(config: Mapping) -> int:
     return max(limits(config, config["team"]["agents"]).values())
 
 
-def in_next_prompt(config: Mapping) -> dict[str, int]:
-    """Tokens of the longest answer that the prompt of its agent's next turn holds, by agent.
+def in_next_prompt(config: ConfigDict) -> dict[str, int]:
+    """Tokens of the longest text that the next prompt of its agent holds, by agent.
 
-    {} where no turn follows, and in a world, where a turn's prompt is made anew and known before.
+    Of all agents where another turn follows, but for a world, where a turn's prompt is made anew and known before; of
+    those who call tools in any case, as a call is followed by another prompt.
     """
-    if config["train"]["turns"] == 1 or config["task"]["kind"] == "world":
-        return {}
-    return limits(config, config["team"]["agents"])
+    if config.train.turns > 1 and config.task.kind != "world":
+        return limits(config, config.team.agents)
+    return limits(config, tools.callers(config)) if tools.offered(config) else {}
 
 
 def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:

@@ -14,7 +14,7 @@ from jaxmarl_llm.evaluation.scores import Evaluation
 from jaxmarl_llm.evaluation.sizes import ROWS_PER_BATCH
 from jaxmarl_llm.forest import Forest, Joint, SpeakRequest, episodes, metrics
 from jaxmarl_llm.protocols import Protocol, Simultaneous, item_name
-from jaxmarl_llm.protocols.types import Messages
+from jaxmarl_llm.protocols.types import Reads
 from jaxmarl_llm.rollout import overlapping, requests
 from jaxmarl_llm.rollout.engines import LOCAL, Engine
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -23,9 +23,6 @@ from jaxmarl_llm.sampling.padding import Sizes, plan_sizes
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
-
-# What an agent reads of a task's prompt for it: its name, the prompt -> messages.
-Reads = Callable[[str, Messages], Messages]
 
 
 class Evaluations(NamedTuple):

@@ -163,7 +163,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         if workdir:
             inputs.warn(workdir, lambda: inputs.of_run(config, {EVALUATED[split]: task}, built, toolbox))
             team, _ = saved_agents.restore_team(workdir, which, team)
-        teams.check_prompts(config, team, task)
+        teams.check_prompts(config, team, task, toolbox=toolbox)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
         learned_by_run = protocols.saved_memory(config, workdir, step, team) if workdir else ()

@@ -127,46 +127,51 @@ def build_team(config, devices=None, speakers=None, read: Callable = read_model)
     )
 
 
-def check_prompts(config, team: team_lib.Team, *tasks) -> None:
-    """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation."""
+def check_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox | None = None) -> None:
+    """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation.
+
+    ``toolbox``: what agents may call, which stands in their prompts.
+    """
     limit = config.sampling.max_prompt_tokens
-    for agent, item, length in _prompt_tokens(team, tasks):
+    for agent, item, length in _prompt_tokens(config, team, tasks, toolbox):
         if length > limit:
             text = f"the prompt of agent {agent!r} for {item.task_id} has {length} tokens"
             if config.sampling.long_prompts == "error":
                 advice = "raise sampling.max_prompt_tokens or set sampling.long_prompts='truncate'"
                 raise UserError(f"{text}, the limit is {limit}; {advice}")
             logging.warning("%s: it will be cut on the left to %d", text, limit)
-    warn_of_next_prompts(config, team, *tasks)
+    warn_of_next_prompts(config, team, *tasks, toolbox=toolbox)
 
 
-def warn_of_next_prompts(config, team: team_lib.Team, *tasks) -> None:
+def warn_of_next_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox | None = None) -> None:
     """Warn where an answer of full length would leave no room for the prompt of the next turn.
 
-    That prompt holds the one before, the answer and what is read between turns, and a run ends at the first one
-    that is too long: after minutes, or hours.
+    That prompt holds the one before, the answer and what is read between turns, or after a call what the tool gave
+    back, and a run ends at the first one that is too long: after minutes, or hours. ``toolbox``: see `check_prompts`.
     """
     limit, answers = config.sampling.max_prompt_tokens, agent_settings.in_next_prompt(config)
     if not answers or config.sampling.long_prompts != "error":
         return
     longest: dict[str, int] = {}
-    for agent, _, length in _prompt_tokens(team, tasks):
+    for agent, _, length in _prompt_tokens(config, team, tasks, toolbox):
         longest[agent] = max(length, longest.get(agent, 0))
     for agent, first in longest.items():
         if first + answers[agent] > limit:
             logging.warning(
                 "sampling.max_prompt_tokens=%d: of agent %r a first prompt has %d tokens and an answer may have %d, "
-                "and the prompt of the next turn holds both and more; the run ends at the first one that is longer",
+                "and the prompt of the next turn, or after a call, holds both and more; the run ends at the first one "
+                "that is longer",
                 limit, agent, first, answers[agent],
             )  # fmt: skip
 
 
-def _prompt_tokens(team: team_lib.Team, tasks) -> Iterator[tuple[str, Any, int]]:
+def _prompt_tokens(config, team: team_lib.Team, tasks, toolbox) -> Iterator[tuple[str, Any, int]]:
     """Agent, item and length of every first prompt of local agents; what others take is not known here."""
+    reads = tools.first_reads(config, toolbox)
     for item, prompts in ((item, task.prompts(item)) for task in tasks for item in task.items):
         for agent, messages in prompts.items():
             if not team[agent].remote:
-                yield agent, item, len(team[agent].tokenizer.encode_chat(messages))
+                yield agent, item, len(team[agent].tokenizer.encode_chat(reads(agent, messages)))
 
 
 def prompt_sizes(config, team: team_lib.Team, tasks_of_run, toolbox: Toolbox | None = None):

@@ -1,14 +1,14 @@
 """From a config to the tools that agents may call: functions, servers, those of the task."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from jaxmarl_llm.config import planner as planner_settings
 from jaxmarl_llm.config import tools as settings
 from jaxmarl_llm.executor import Executor
 from jaxmarl_llm.experts.attempts import read_key
 from jaxmarl_llm.protocols import planner, with_tools
-from jaxmarl_llm.protocols.types import Messages
+from jaxmarl_llm.protocols.types import Reads
 from jaxmarl_llm.tasks.tools import Tool, Toolbox, sandboxed, server_tools, servers, toolbox
 from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
@@ -40,7 +40,7 @@ def opened(config, executor: Executor | None, task) -> Iterator[Toolbox | None]:
         yield Toolbox(made)
 
 
-def first_reads(config, toolbox: Toolbox | None) -> Callable[[str, Messages], Messages]:
+def first_reads(config, toolbox: Toolbox | None) -> Reads:
     """What an agent reads first of the task's prompt for it: with the tools, where it has some."""
     if toolbox is None:
         return lambda agent, messages: messages

@@ -18,6 +18,8 @@ from jaxmarl_llm.utils.errors import UserError
 
 Messages = tuple[dict[str, str], ...]
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
+# What an agent reads of a task's prompt for it: its name, the prompt -> messages.
+Reads = Callable[[str, Sequence[dict[str, str]]], Sequence[dict[str, str]]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -142,7 +142,7 @@ class Run:
         if not chat_options.date_matters(config, self.team):
             config.model_options.date = self._given_date
         self.prompt_sizes = teams.prompt_sizes(config, self.team, every_task, self.toolbox)
-        teams.warn_of_next_prompts(config, self.team, *every_task)
+        teams.warn_of_next_prompts(config, self.team, *every_task, toolbox=self.toolbox)
         for line in plan_table.widths(self.prompt_sizes, self.team, self._ahead is not None):
             self.tell(line)
 

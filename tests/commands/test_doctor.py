@@ -6,6 +6,7 @@ import jax
 import pytest
 import smoke_runs
 
+from configs import tables
 from jaxmarl_llm.analysis.doctor import examination, first_rollout
 from jaxmarl_llm.executor.levels import ExecutorRefused
 from jaxmarl_llm.factory import systems, tasks, teams
@@ -152,3 +153,14 @@ def test_the_rollout_is_small_and_otherwise_the_configs():
     assert small.train.group == config.train.group
     for path in ("seed", "model", "team", "task", "mesh", "policy", "eval"):
         assert small[path] == config[path]
+
+
+def test_agents_with_tools_read_them(compiled):
+    """Only the planner has answered: a random one names nobody who goes on."""
+    with smoke_runs.programs_kept(compiled):
+        actual = {result.name: result for result in examination.examine(tables.get_config("smoke"), tokens=4)}
+    assert not [result for result in actual.values() if result.status == "fail"]
+    for agent in ("planner", "caller"):
+        assert "convert(value: number, from_unit: text" in actual[f"prompt of {agent}"].sentence
+    assert "convert(" not in actual["prompt of summarizer"].sentence
+    assert actual["export round trip"].sentence.startswith("planner, moved from its base")

@@ -31,6 +31,7 @@ from jaxmarl_llm.factory import experts, systems, tasks, teams, tools, training
 from jaxmarl_llm.factory import user_code as named
 from jaxmarl_llm.forest import Forest
 from jaxmarl_llm.protocols import item_name
+from jaxmarl_llm.protocols.types import Reads
 from jaxmarl_llm.runs import agent_export, plan_table
 from jaxmarl_llm.tasks import judgement
 from jaxmarl_llm.tasks.split_overlap import Neighbour
@@ -73,8 +74,8 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         if imitation.used(config):
             yield given.demonstrations(config, task, team)
         local_team = team.local("the doctor")
-        yield from _of_prompts(config, local_team, splits)
         toolbox = stack.enter_context(tools.opened(small, executor, task))
+        yield from _of_prompts(config, local_team, splits, tools.first_reads(config, toolbox))
         caught, start = ErrorKeepingTask(task), time.perf_counter()
         try:
             forest = first_rollout.draw(small, team, caught, toolbox)
@@ -139,10 +140,11 @@ def _executor(config, stack: contextlib.ExitStack) -> tuple[Any, Result]:
     return executor, machine.executor_level(executor.level, available_level()[1])
 
 
-def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]:
+def _of_prompts(config, team: Team, of_tasks: Sequence[Any], reads: Reads) -> Iterator[Result]:
     tokenizers, task = _tokenizers(team), of_tasks[0]
     item = task.items[0]
-    first = {agent: messages for agent, messages in task.prompts(item).items() if agent in tokenizers}
+    prompts = task.prompts(item).items()
+    first = {agent: reads(agent, messages) for agent, messages in prompts if agent in tokenizers}
     yield texts.chat_template(tokenizers, first, config.model_options.chat, tuple(config.sampling.stop))
     for agent, messages in first.items():
         yield texts.rendered(agent, tokenizers[agent], messages, item_name(item))
@@ -152,7 +154,7 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any]) -> Iterator[Result]
             for agent, messages in task.prompts(item).items():
                 if agent not in lengths:
                     continue
-                lengths[agent].append(len(tokenizers[agent].encode_chat(messages)))
+                lengths[agent].append(len(tokenizers[agent].encode_chat(reads(agent, messages))))
     except Exception as error:
         yield failed(texts.prompt_lengths.title, error)
     else:
@@ -232,9 +234,13 @@ def _of_signal(config, forest: Forest) -> Iterator[Result]:
 
 def _export(team: Team, forest: Forest) -> Result:
     learning = [member for member in team.members if member.trainable is not None]
-    member = (learning or team.members)[0]
-    agent = member.stack.agents[-1]
-    turn = next(turn for turn in forest.turns if turn.agent == agent)
+    # Of a protocol that decides who speaks, some may not have.
+    of_agent = {turn.agent: turn for turn in forest.turns}
+    speakers = [(m, a) for m in learning or team.members for a in m.stack.agents[::-1] if a in of_agent]
+    if not speakers:
+        return Result(exports.round_trip.title, "skipped", "no agent that learns has answered")
+    member, agent = speakers[0]
+    turn = of_agent[agent]
     tokens_L = np.concatenate([turn.prompt, turn.completion])[-READ:]
     return exports.round_trip(member, member.trainable, agent, tokens_L, agent_export.write)
 

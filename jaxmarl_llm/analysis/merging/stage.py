@@ -64,7 +64,7 @@ def opened(config, scored: bool, samples: int) -> Iterator[Stage]:
             toolbox = stack.enter_context(tools.opened(config, executor, problems["test"][0]))
         team = teams.build_team(config, speakers=experts.build(config, items, "") if scored else None)
         place = next(i for i, member in enumerate(team.members) if not member.remote)
-        teams.check_prompts(config, team, *(task for task, _ in problems.values()))
+        teams.check_prompts(config, team, *(task for task, _ in problems.values()), toolbox=toolbox)
         yield Stage(config, team, place, problems, toolbox, samples or config.eval.samples)
 
 
