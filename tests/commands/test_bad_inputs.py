@@ -104,8 +104,10 @@ def test_data(unfinished, tmp_path, lines, message):
              r"training, names aside: 't/3' \(prompt as that of 't/1'\)\. Choose splits"),
 ])  # fmt: skip
 def test_a_problem_of_training_in_another_split(unfinished, tmp_path, split, message):
-    renamed = {**ROW, "task_id": "t/3", "prompt": "def g(y):\n", "entry_point": "g"}
-    rows = {"data": [ROW], "other": [{**ROW, "task_id": "t/2", "prompt": "def f(x, y):\n"}, renamed]}
+    own = {**ROW, "prompt": 'def f(x):\n    """Adds 1 to x."""\n'}
+    other = {**ROW, "task_id": "t/2", "prompt": 'def f(x, y):\n    """Adds x to y."""\n'}
+    renamed = {**ROW, "task_id": "t/3", "prompt": 'def g(y):\n    """Adds 1 to y."""\n', "entry_point": "g"}
+    rows = {"data": [own], "other": [other, renamed]}
     for name, lines in rows.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     folder, config = unfinished
