@@ -106,20 +106,17 @@ def _sizes(
 ) -> list[Sizes | None]:
     """One width for the prompts of all steps of an agent, by member of the team; None of other members."""
     agent = steps[0][1][0]
+    member, limits = team[agent], (max_prompt_tokens, long_prompts)
+    if member.remote:
+        return [None] * len(team.members)
+    requests = [SpeakRequest(agent, i, tuple(messages), 1) for i, (_, messages, _) in steps]
+    names = [item_name(task.items[i]) for i, _ in steps]
     prompts = [
-        encode_prompt(
-            team[agent].tokenizer,
-            SpeakRequest(agent, i, tuple(messages), 1),
-            None if team[agent].remote else max_prompt_tokens,
-            long_prompts,
-            item_name(task.items[i]),
-        )
-        for i, (_, messages, _) in steps
+        encode_prompt(member.tokenizer, request, *limits, name)
+        for request, name in zip(requests, names, strict=True)
     ]
     planned = plan_sizes({agent: prompts}, batch).largest()
-    return [
-        planned if not member.remote and agent in member.stack.agents else None for member in team.members
-    ]
+    return [planned if each is member else None for each in team.members]
 
 
 def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:
