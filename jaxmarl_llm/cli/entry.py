@@ -1,7 +1,9 @@
 """Start a command: an error about the input becomes one sentence, a bug stays a traceback."""
 
 import ast
+import contextlib
 import math
+import os
 import pathlib
 import re
 import sys
@@ -112,12 +114,12 @@ def run(main: Callable) -> None:
     host_memory.keep()
     compiled_programs.keep()
     console.print_any_text()
-    app.run(plainly(_without_exit(main)), flags_parser=parse)
+    app.run(plainly(_without_exit(main), leave=True), flags_parser=parse)
 
 
 def run_script(main: Callable[[], Any]) -> NoReturn:
     """Run a script that parses its own command line, with `plainly`, and exit with what it returns."""
-    sys.exit(plainly(lambda argv: main())(sys.argv))
+    sys.exit(plainly(lambda argv: main(), leave=True)(sys.argv))
 
 
 def _without_exit(main: Callable) -> Callable:
@@ -133,10 +135,11 @@ def _without_exit(main: Callable) -> Callable:
     return wrapped
 
 
-def plainly(main: Callable) -> Callable:
+def plainly(main: Callable, leave: bool = False) -> Callable:
     """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1.
 
-    SIGTERM, Ctrl-C and SIGHUP end it within seconds, where it does not handle them itself.
+    SIGTERM, Ctrl-C and SIGHUP end it within seconds, where it does not handle them itself; with ``leave`` the process
+    ends with it.
     """
 
     def wrapped(argv):
@@ -145,6 +148,8 @@ def plainly(main: Callable) -> Callable:
                 return main(argv)
         except KeyboardInterrupt:
             print("stopped", file=sys.stderr)
+            if leave:
+                _leave()
             return INTERRUPTED
         except app.UsageError as error:
             return complain(f"{error}; see --help")
@@ -156,6 +161,14 @@ def plainly(main: Callable) -> Callable:
             raise
 
     return wrapped
+
+
+def _leave() -> NoReturn:
+    """End the process here: JAX may still compile in threads of its own, which crash while Python goes down."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a terminal that is closed, or a stream
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 def parse(argv: list[str]) -> list[str]:

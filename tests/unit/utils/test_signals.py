@@ -198,3 +198,28 @@ def test_a_closed_terminal_stops_a_command_that_prints(tmp_path, work, how):
     command = [sys.executable, "-c", textwrap.dedent(IN_TERMINAL), script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "0\n" and (tmp_path / "saved").read_text() == how
+
+
+@pytest.mark.slow
+def test_a_command_that_compiles_ends_without_a_crash():
+    """JAX compiles in a thread of its own, which goes on after Ctrl-C and must not outlive what it uses."""
+    code, out, err = ended("""
+        import jax
+        import jax.numpy as jnp
+        from jaxmarl_llm.cli import entry
+
+        def long(x):
+            for n in range(400):
+                x = jnp.sin(x @ x) + n
+            return x
+
+        def main():
+            lowered = jax.jit(long).lower(jnp.ones((64, 64)))
+            print("begun", flush=True)
+            lowered.compile()
+            print("compiled", flush=True)
+
+        entry.run_script(main)
+    """)  # fmt: skip
+    assert (code, out) == (INTERRUPTED, "begun\n")
+    assert err.splitlines() == ["stopping (once more to stop at once)", "stopped"]
