@@ -204,18 +204,22 @@ def test_a_closed_terminal_stops_a_command_that_prints(tmp_path, work, how):
 def test_a_command_that_compiles_ends_without_a_crash():
     """JAX compiles in a thread of its own, which goes on after Ctrl-C and must not outlive what it uses."""
     code, out, err = ended("""
+        import threading
+
         import jax
         import jax.numpy as jnp
         from jaxmarl_llm.cli import entry
 
+        jax.config.update("jax_enable_compilation_cache", False)
+
         def long(x):
-            for n in range(400):
+            for n in range(800):
                 x = jnp.sin(x @ x) + n
             return x
 
         def main():
             lowered = jax.jit(long).lower(jnp.ones((64, 64)))
-            print("begun", flush=True)
+            threading.Timer(0.5, print, ["begun"], dict(flush=True)).start()
             lowered.compile()
             print("compiled", flush=True)
 
