@@ -1,8 +1,8 @@
 """Agents with tools answer questions over a table: a planner, a caller and a summarizer (alpha-UMi), or one alone.
 
 Command:   python -m experiments.train --config=configs/tables.py
-Result:    not measured yet
-Cost:      not measured yet; two CPU cores are enough
+Result:    one agent answers 46.5 of 100 test questions, greedily 56.1 (one seed); docs/systems.md has two stages
+Cost:      one agent 34 minutes of one core for 60 iterations, three agents two minutes an iteration
 Variants (after a colon, comma-separated):
   one            one agent, which plans, calls and answers
   learn          from rewards, with the tools (MAGRPO), in place of demonstrations; give what it begins with,

@@ -56,7 +56,8 @@ OURS += ("same sign", "command")
 def page(families: Mapping[str, Mapping[str, Row]]) -> str:
     """The page as Markdown: of every family what its systems are, what was published, what is ours, what differs."""
     rows = {name: row for own in families.values() for name, row in own.items()}
-    parts = [HEAD, f"{counts(rows)}. Not measured are: {_names(rows, NOT_MEASURED)}.\n"]
+    missing = _names(rows, NOT_MEASURED)
+    parts = [HEAD, f"{counts(rows)}.{f' Not measured are: {missing}.' if missing else ''}\n"]
     for title, own in families.items():
         parts += [f"## {title}\n", *_family(own)]
     return "\n".join(parts)
