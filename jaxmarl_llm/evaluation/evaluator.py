@@ -61,6 +61,7 @@ def evaluate(
     sizes: Sequence[Sizes | None] | None = None,
     step: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
+    drawn: Callable[[int], object] = lambda steps: None,
     engine: Engine = LOCAL,
     vote: votes.Vote | None = None,
     overlap: bool = False,
@@ -91,6 +92,8 @@ def evaluate(
         None: `prompt_sizes` of these items.
       step: step number in the records, and in an engine's names of adapters.
       progress: is called with the numbers of items done and of all items, after every batch.
+      drawn: is called with the number of steps of a batch's conversations that are drawn, before every further
+        one.
       engine: what draws the answers.
       vote: how several answers to an item become one, for a task that has ``vote``.
       overlap: draw a batch while the one before is judged; the results are the same.
@@ -110,7 +113,7 @@ def evaluate(
     drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
     options = dict(
-        params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, **limits
+        params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, drawn=drawn, **limits
     )
     timer = overlapping.in_turns()
     run = functools.partial(rollout.run, drawing, team, trainables, scorer, timer=timer, **options)

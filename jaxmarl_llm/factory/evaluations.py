@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 
@@ -126,6 +126,14 @@ def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Cal
     return max(map(of, calls), default=0.0)
 
 
+def shown_in(display: console.ProgressDisplay) -> dict[str, Callable]:
+    """Options of `evaluation.evaluate` that show items done, before the results, and turns of conversations."""
+    return {
+        "progress": lambda done, total: done < total and display.update(done, {}),
+        "drawn": lambda turns: display.note(f"turn {turns + 1} of a conversation"),
+    }
+
+
 def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
     """Evaluate the agents of a run, or those that a run with this config would start from.
 
@@ -175,7 +183,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
             answers = evaluate(
                 config, team, learned, task, items, samples, key, step, learned_by_run,
                 rows_per_batch=rows_per_batch(config, team, [(m.base, m.trainable) for m in team.members], samples),
-                progress=lambda done, total: done < total and display.update(done, {}), toolbox=toolbox,
+                **shown_in(display), toolbox=toolbox,
             )  # fmt: skip
         isolation = tasks.isolation(executor)
     by_mode = {mode: getattr(answers, mode) for mode in results.MODES}

@@ -170,7 +170,7 @@ class _Run(NamedTuple):
         with console.ProgressDisplay(len(items), label="problems", name=label, compiles=compiles) as display:
             return evaluations.evaluate(
                 config, team, trainables, self.task, items, self.samples, key, self.step, rows_per_batch=self.rows,
-                progress=lambda done, total: done < total and display.update(done, {}), **options,
+                **evaluations.shown_in(display), **options,
             )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ def run(
     engine: Engine = LOCAL,
     step: int = 0,
     key_step: Callable[[int], int] = lambda level: level,
+    drawn: Callable[[int], object] = lambda steps: None,
 ) -> Forest:
     """Let the team answer some items and judge every joint answer.
 
@@ -73,6 +74,7 @@ def run(
       step: iterations behind the parameters, of which an engine's names of adapters speak.
       key_step: step of the protocol -> the step whose random key it draws with; another one where the rollout is
         compared with one of another protocol.
+      drawn: is called with the number of steps that are drawn and judged, before every further one.
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
@@ -90,6 +92,8 @@ def run(
     published = [engine.publish(step, *pair) for pair in zip(team.members, trainables, strict=True)]
     level, n_nodes, answered, whole = 0, 0, 0, len(items)
     while requests := protocol.step(state):
+        if level:
+            drawn(level)
         # All answers judged last may get a next turn; fewer are padded, so that there are few shapes. Episodes end at
         # any turn: there the batch stays as large as if none had.
         sizes = (whole, whole) if scorer.sequential else (len(items), max(len(items), answered))

@@ -87,7 +87,7 @@ def measured(run) -> list[float]:
             items_per_batch=run.items_per_batch,
             engine=run.engine,
             alone=run.seat is ALONE,
-            progress=lambda done, total: done < total and display.update(done, {}),
+            **evaluations.shown_in(display),
         )
     return [_mean([action.total for action in row]) for row in answers.sampled.actions_BG]
 

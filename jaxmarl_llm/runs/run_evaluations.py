@@ -194,7 +194,7 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
             items_per_batch=run.items_per_batch,
             engine=run.engine,
             alone=run.seat is ALONE,
-            progress=lambda done, total: done < total and display.update(done, {}),  # then come the results
+            **evaluations.shown_in(display),
         )
     prefix = PREFIXES[split]
     values = summaries.eval_metrics(answers.sampled.summary(), answers.greedy.summary(), prefix)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import math
 import os
 import sys
 import time
@@ -20,6 +21,7 @@ from jaxmarl_llm.utils.compile_times import CompileTimes
 from jaxmarl_llm.utils.errors import UserError
 
 NAMED_SECONDS = 1.0  # of compiling in a step: less is not worth a word
+NOTE_SECONDS = 30.0  # between two lines about what a long step is doing
 _ANY_TEXT = "backslashreplace"
 
 
@@ -133,6 +135,7 @@ class ProgressDisplay:
         self.stream: TextIO = within.stream if within else stream or sys.stdout
         self._compiles, self._compiled = compiles, compiles.seconds if compiles else 0.0
         self._timing, self._said = "ETA ?", False
+        self._clock, self._noted = clock, -math.inf
         self._closing = contextlib.ExitStack()
         self._eta = Eta(clock=compiles.clock if compiles else clock, in_pairs=in_pairs)
         if within:
@@ -168,6 +171,15 @@ class ProgressDisplay:
             )
         else:
             self.print("  ".join(filter(None, [self._counted(), numbers, self._timing])))
+
+    def note(self, text: str) -> None:
+        """Show what a long step is doing; where the stream is not a terminal, at most every `NOTE_SECONDS`."""
+        if self.bar is not None:
+            with contextlib.suppress(KeyError):  # another thread has just closed it
+                self.bar.update(self._task, numbers=text)
+        elif (now := self._clock()) >= self._noted + NOTE_SECONDS:
+            self._noted = now
+            self.print(f"{self._counted()}  {text}")
 
     def _counted(self) -> str:
         return f"{self._label} {self._done:>{len(str(self._total))}}/{self._total}"

@@ -108,7 +108,7 @@ def evaluate(stage: Stage, team: Team, split: str) -> Evaluations:
             randomness.stream(config, STREAMS[split]), toolbox=stage.toolbox,
             sizes=teams.prompt_sizes(config, team, every, stage.toolbox),
             items_per_batch=evaluation.batch_size(most, stage.samples, rows),
-            progress=lambda done, total: done < total and display.update(done, {}),
+            **evaluations.shown_in(display),
         )  # fmt: skip
     drawn = [tokens for mode in results.MODES for row in getattr(answers, mode).tokens_BG for tokens in row]
     before = stage.spent.get(split, {"evaluations": 0, "answers": 0, "tokens": 0})

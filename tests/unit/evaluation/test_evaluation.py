@@ -201,6 +201,23 @@ def test_answers_of_two_turns_over_several_batches():
         assert actual.summary()["return_turns"] == pytest.approx((first + last) / 2)
 
 
+def test_every_further_turn_of_a_batch_is_shown_before_it_is_drawn():
+    task, events = CountingTask((3, 5)), []
+
+    def again(answers):
+        return [dict(answer.completions) for answer in answers]
+
+    evaluate(
+        task,
+        protocol=lambda samples: Simultaneous(task.prompts, samples, 3, again, later_samples=1),
+        rows_per_batch=3,
+        progress=lambda done, total: events.append(f"{done} of {total}"),
+        drawn=lambda turns: events.append((turns, len(task.judged))),
+    )
+    # Three answers of each turn are judged before the next one, two batches of one item.
+    assert events == [(1, 3), (2, 6), "1 of 2", (1, 12), (2, 15), "2 of 2"]
+
+
 @pytest.mark.parametrize("kwargs, complaint", [
     (dict(ids=[]), "item_ids is empty"),
     (dict(ids=[0, 5, -1]), r"item_ids holds \[5, -1\]; allowed are 0\.\.4"),

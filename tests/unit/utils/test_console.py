@@ -255,6 +255,34 @@ def test_an_evaluation_within_a_training_has_a_bar_of_its_own():
     assert "test problems" in out.getvalue() and "4/6" in out.getvalue()
 
 
+def test_notes_about_a_long_step_are_few_lines():
+    now, out = [0.0], io.StringIO()
+    with ProgressDisplay(9, stream=out, label="problems", clock=lambda: now[0]) as progress:
+        for second in (1.0, 12.0, 30.9, 31.0, 40.0):
+            now[0] = second
+            progress.note(f"turn {second:.0f}")
+        progress.update(5, {})
+        now[0] = 70.0
+        progress.note("turn 2")
+    assert out.getvalue().splitlines() == [
+        "problems 0/9  turn 1",
+        "problems 0/9  turn 31",  # 30 seconds after the line before
+        "problems 5/9  8.00 s each  ETA 0:32",
+        "problems 5/9  turn 2",
+    ]
+
+
+def test_a_note_stands_in_the_bar_until_the_step_is_done():
+    out = Terminal()
+    with ProgressDisplay(9, stream=out) as progress:
+        progress.note("turn 2")
+        progress.note("turn 3")
+        assert [task.fields["numbers"] for task in progress.bar.tasks] == ["turn 3"]
+        progress.update(5, {})
+        assert [task.fields["numbers"] for task in progress.bar.tasks] == [""]
+    progress.note("too late")  # of a thread that is behind
+
+
 def test_terminal_shows_a_bar_with_the_numbers():
     out = Terminal()
     with ProgressDisplay(4, stream=out) as progress:
