@@ -113,10 +113,12 @@ def evaluate(
     drawing = protocol(per_item) if protocol else Simultaneous(task.prompts, per_item)
     scorer = TaskScorer.of_team(task, team, "aligned")
     options = dict(
-        params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, drawn=drawn, **limits
+        params=params, prompt_sizes=one_width, engine=engine, step=step, last_greedy=True, **limits
     )
     timer = overlapping.in_turns()
-    run = functools.partial(rollout.run, drawing, team, trainables, scorer, timer=timer, **options)
+    run = functools.partial(
+        rollout.run, drawing, team, trainables, scorer, timer=timer, drawn=drawn, **options
+    )
     plan = plan_batches(number, size)
     rollouts = [
         functools.partial(run, [item_ids[b] for b in batch], jax.random.fold_in(key, i))

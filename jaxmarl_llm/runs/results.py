@@ -6,8 +6,9 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxmarl_llm.runs import summaries
-from jaxmarl_llm.utils import console, formats
+from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import CommandFailed, UserError
+from jaxmarl_llm.utils.eta import Eta, format_seconds
 
 # By command: the file below its folder; '': what --out names is the file.
 RESULTS = {
@@ -77,11 +78,11 @@ def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run)
     left = [path for path in made if not finished(path)]
     for path in made.keys() - set(left):
         _check_made_by(path, made[path])
-    eta = console.Eta()
+    eta = Eta()
     for number, path in enumerate(left):
         rest = len(left) - number
         line = " ".join(made[path][1:])
-        print(f"\n{rest} left, ETA {console.format_seconds(eta.remaining(rest))}: {line}", flush=True)
+        print(f"\n{rest} left, ETA {format_seconds(eta.remaining(rest))}: {line}", flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         formats.write(_record(path), {"setting": _setting(made[path])})
         if call(made[path]).returncode or not finished(path):

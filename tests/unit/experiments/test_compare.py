@@ -13,8 +13,8 @@ from experiments import compare as command
 from jaxmarl_llm.analysis.report import methods, methods_figure
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.config.options import field
-from jaxmarl_llm.utils import console
 from jaxmarl_llm.utils.errors import UserError
+from jaxmarl_llm.utils.eta import Eta
 
 EVERY = [(task, name) for task in compare.MEMBERS for name in compare.MEMBERS[task]]
 
@@ -179,7 +179,7 @@ def test_only_what_is_missing_is_run_and_begins_where_it_should(tmp_path, monkey
 
     monkeypatch.setattr(command.subprocess, "run", run)
     times = iter([0.0, 60.0, 180.0, 420.0, 720.0, 780.0, 780.0])  # the first takes 60 s, the others 120, 240, 300, 60
-    monkeypatch.setattr(command.console, "Eta", functools.partial(console.Eta, clock=lambda: next(times)))
+    monkeypatch.setattr("jaxmarl_llm.runs.results.Eta", functools.partial(Eta, clock=lambda: next(times)))
     more = {"after": ["--config.eval.samples=2"]}
     results = command.compare_all("coding", tmp_path, have, more=more)
     lines = [line.split(": -m")[0] for line in capsys.readouterr().out.split("\n") if line]

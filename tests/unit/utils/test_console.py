@@ -14,15 +14,14 @@ from repository import ROOT
 
 from jaxmarl_llm.utils.compile_times import COMPILED, TRACED, CompileTimes, of_process
 from jaxmarl_llm.utils.console import (
-    Eta,
     LateProgress,
     ProgressDisplay,
     format_number,
-    format_seconds,
     format_table,
     markdown,
     table,
 )
+from jaxmarl_llm.utils.eta import Eta, format_seconds
 
 
 class Terminal(io.StringIO):
