@@ -42,7 +42,8 @@ def without_advice(
 ) -> dict[str, dict[str, dict]]:
     """Evaluate every trained team of two turns as the member `WITHOUT` is; results as `compare.result` gives them.
 
-    ``have`` are such results that were made elsewhere; ``make=False`` evaluates nothing and takes what is there.
+    ``have`` are such results that were made elsewhere; ``make=False`` evaluates nothing and takes what is there. Teams
+    that were trained elsewhere are left out.
     """
     remaining: dict[str, dict[str, dict]] = {}
     for name in compare.FEEDBACK[task]:
@@ -52,7 +53,8 @@ def without_advice(
                 continue
             folder = command.folder_of(workdir, name, int(seed))
             out = folder / "without_advice.json"
-            if not (make or out.exists()):
+            trained = (folder / "summary.json").exists()
+            if not (out.exists() or make and trained):
                 continue
             config = f"--config=configs/compare.py:task={task},member={WITHOUT}"
             argv = [sys.executable, "-m", "experiments.evaluate", config, f"--workdir={folder}"]

@@ -43,11 +43,14 @@ def test_trained_teams_of_two_turns_are_evaluated_without_advice(tmp_path, monke
         commands.append(argv[3:])
         items = [{"item": "a", "return": 20.0}, {"item": "b", "return": 40.0}]
         sampled = {"scores": {"return": {"mean": 30.0}}, "items": items}
-        out.parent.mkdir(parents=True)
         out.write_text(json.dumps({"sampled": sampled, "greedy": {"scores": {"return": {"mean": 50.0}}}}))
 
     monkeypatch.setattr(guidance, "run", run)
-    results = {"one_turn": {"0": {}}, "expert_1": {"0": {}, "1": {}}, "warm_expert_1": {"0": {}}}
+    # of seed 2 the team was trained elsewhere: nothing here can be evaluated
+    results = {"one_turn": {"0": {}}, "expert_1": {"0": {}, "1": {}, "2": {}}, "warm_expert_1": {"0": {}}}
+    trained = tmp_path / "expert_1" / "seed0"
+    trained.mkdir(parents=True)
+    (trained / "summary.json").write_text("{}")
     have = {"expert_1": {"1": {"after": "made elsewhere"}}}
     remaining = guidance.without_advice("convention", tmp_path, results, have)
     assert remaining == {
