@@ -10,7 +10,7 @@ OF_TRAINING = ("source", "train_split", "eval_source", "eval_split")
 # (section, field) outside the task's section that decide how answers are scored.
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))
 # Others that only a task.kind, or a train.protocol, reads.
-OF_SOME = {
+OF_SOME: Mapping[str, tuple[tuple[str, str], ...]] = {
     "commits": (("commits", "reward"), ("commits", "copy_share")),
     "optimisation": (("timing", "cap"),),
     "routed": (("router", "costs"), ("router", "token_prices"), ("router", "change")),
