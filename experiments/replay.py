@@ -132,20 +132,33 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
 
     with tempfile.TemporaryDirectory(prefix="replay_") as name:
         folder = pathlib.Path(name)
-        for kind in ("checkpoints", "system"):
-            saved = workdir / kind / str(start)
-            if start and saved.is_dir():
-                (folder / kind).mkdir()
-                (folder / kind / str(start)).symlink_to(saved.absolute(), target_is_directory=True)
+        if start and (saved := workdir / "checkpoints" / str(start)).is_dir():
+            (folder / "checkpoints").mkdir()
+            (folder / "checkpoints" / saved.name).symlink_to(saved.absolute(), target_is_directory=True)
+        if (workdir / "system").is_dir():
+            _copy_models(workdir / "system", folder / "system", start)
         if (workdir / begin.KEPT).is_dir():
             (folder / begin.KEPT).symlink_to((workdir / begin.KEPT).absolute(), target_is_directory=True)
         for kept in (inputs.FILE, kept_problems.FILE):
             if (workdir / kept).is_file():
                 shutil.copy(workdir / kept, folder)
-        for kind in ("pairs", "lessons"):  # copied: the iterations done again read them and may write to them
-            if (workdir / "system" / kind).is_dir():
-                shutil.copytree(workdir / "system" / kind, folder / "system" / kind)
         yield folder
+
+
+def _copy_models(saved: pathlib.Path, folder: pathlib.Path, start: int) -> None:
+    """Copy what a system has kept: pairs, memories, a router; and link to the states of its models at ``start``.
+
+    Files are copied, as the iterations that are done again read them and may write to them.
+    """
+    folder.mkdir()
+    for path in saved.iterdir():
+        of_a_step = path.is_dir() and path.name.isdecimal()
+        if of_a_step and path.name == str(start):
+            (folder / path.name).symlink_to(path.absolute(), target_is_directory=True)
+        elif path.is_dir() and not of_a_step:
+            _copy_models(path, folder / path.name, start)
+        elif path.is_file():
+            shutil.copy(path, folder)
 
 
 def settings(config, workdir: pathlib.Path):

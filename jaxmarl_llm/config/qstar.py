@@ -52,7 +52,7 @@ FIELDS = (
     choice("qstar.labels", "fitted", "What the model of experiments.values is fitted to, see docs/qstar.md.",
            {"fitted": "y = r + discount max Q of the next lines, Q as fitted so far",
             "best_rollout": "the best return of the answers that go on from a line",
-            "completions": "the mean return of the second agent's completions"}, read=_SEARCH),
+            "completions": "of the second agent's completions, the mean over the next lines"}, read=_SEARCH),
     number("qstar.discount", 1.0, "Discount of labels by line.", low=0, high=1, read=_SEARCH),
     number("qstar.rollouts", 8, "Answers to each training problem, and with labels=completions as many completions.",
            low=1, read=_SEARCH),

@@ -1,8 +1,10 @@
 """Diagnostics of credit: is there a signal, which agent earned it, and do the agents' signals agree?
 
-Nothing here is trained on. Shares are 0..1; a share of nothing is NaN. NaN also marks inputs that are no row
-or no joint answer: they are left out of every share.
+Nothing here is trained on. Shares are 0..1; a share, or mean, of nothing is NaN. NaN also marks inputs that are no
+row or no joint answer: they are left out.
 """
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +49,7 @@ def advantage_spread(advantages_R, group_R, *, num_groups: int) -> jax.Array:
     >>> advantage_spread([-1.0, 1.0, 0.0, 0.0], [0, 0, 1, 1], num_groups=2).tolist()
     0.5
     """
-    return _mean_of_used(segment_std(advantages_R, group_R, num_groups=num_groups), group_R, num_groups)
+    return _mean_of_used(segment_std, advantages_R, group_R, num_groups)
 
 
 def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
@@ -61,7 +63,7 @@ def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
     >>> within_group_variance([-3.0, 3.0, 1.0, 1.0], [0, 0, 1, 1], num_groups=2).tolist()
     4.5
     """
-    return _mean_of_used(segment_variance(values_R, group_R, num_groups=num_groups), group_R, num_groups)
+    return _mean_of_used(segment_variance, values_R, group_R, num_groups)
 
 
 def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANCE) -> jax.Array:
@@ -193,10 +195,12 @@ def _ranks(values_R: jax.Array, group_R: jax.Array) -> jax.Array:
     return below_R + (tied_R + 1) / 2
 
 
-def _mean_of_used(stat_J: jax.Array, group_R, num_groups: int) -> jax.Array:
-    """Mean over the groups that have a row; those that have none hold 0."""
-    used_J = segment_count(group_R, num_groups=num_groups) > 0
-    return jnp.sum(stat_J) / jnp.maximum(jnp.sum(used_J), 1)
+def _mean_of_used(statistic: Callable, values_R, group_R, num_groups: int) -> jax.Array:
+    """Mean of a statistic over the groups that have a row, those without hold 0; NaN where none has."""
+    values_R, group_R = _known(*check_rows(values_R, group_R, num_groups), num_groups)
+    used = jnp.sum(segment_count(group_R, num_groups=num_groups) > 0)
+    total = jnp.sum(statistic(values_R, group_R, num_groups=num_groups))
+    return jnp.where(used > 0, total / jnp.maximum(used, 1), jnp.nan)
 
 
 def _share(counted_NJ: jax.Array, known_NJ: jax.Array) -> jax.Array:

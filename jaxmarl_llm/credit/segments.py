@@ -96,14 +96,14 @@ def segment_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
 def segment_std(values_R, group_R, *, num_groups: int) -> jax.Array:
     """Population standard deviation per group: values [R], integer keys [R] -> float32 [J].
 
-    The square root of `segment_variance`; in a group of equal values it is 0 and so is its gradient.
+    The square root of `segment_variance`; in a group of equal values it is 0 and so is its gradient. NaN with a NaN.
 
     >>> segment_std([1.0, 5.0, 3.0], [0, 1, 0], num_groups=2).tolist()
     [1.0, 0.0]
     """
     variance_J = segment_variance(values_R, group_R, num_groups=num_groups)
     # The gradient of the root at 0 is infinite, and infinite times 0 is NaN.
-    return jnp.where(variance_J > 0, jnp.sqrt(jnp.where(variance_J > 0, variance_J, 1.0)), 0.0)
+    return jnp.where(variance_J == 0, 0.0, jnp.sqrt(jnp.where(variance_J == 0, 1.0, variance_J)))
 
 
 def segment_max(values_R, group_R, *, num_groups: int) -> jax.Array:

@@ -29,7 +29,8 @@ def choice_logprobs(logits_BLV, ids_BLK, temperature: float = 1.0) -> jax.Array:
     [0.75, 0.25]
     """
     logits_BLV = jnp.asarray(logits_BLV, jnp.float32) / temperature
-    chosen_BLK = jnp.take_along_axis(logits_BLV, jnp.asarray(ids_BLK), axis=-1, mode="clip")
+    ids_BLK = jnp.maximum(jnp.asarray(ids_BLK), 0)  # one below 0 would count from the end
+    chosen_BLK = jnp.take_along_axis(logits_BLV, ids_BLK, axis=-1, mode="clip")
     # Both sides less the largest logit: a difference of large numbers would cost digits.
     top_BL1 = jax.lax.stop_gradient(jnp.max(logits_BLV, axis=-1, keepdims=True))
     log_z_BL1 = jnp.log(jnp.sum(jnp.exp(logits_BLV - top_BL1), axis=-1, keepdims=True))

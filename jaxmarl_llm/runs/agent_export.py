@@ -13,7 +13,8 @@ from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.saved_names import ADAPTER, MERGED
 from jaxmarl_llm.weights import model_files, peft
 
-MEMORIES = tuple(pathlib.Path("system") / name for name in ("lessons", "experience"))  # beside its weights
+# What a team keeps beside its weights, and is played with.
+MEMORIES = tuple(pathlib.Path("system") / name for name in ("lessons", "experience", "router"))
 
 
 def base_name(model: str) -> str:

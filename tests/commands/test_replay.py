@@ -164,6 +164,22 @@ def test_a_checkpoint_without_its_critics_is_none_to_begin_at(runs, tmp_path):
     assert replay.begin_at(folder, 5) == 0
 
 
+def test_all_that_a_system_has_kept_is_there_again(tmp_path):
+    workdir, kept = tmp_path / "run", ["reference.json", "positives/000001.jsonl"]
+    kept += [f"{name}/000002.jsonl" for name in ("dialogues", "experience", "lessons", "pairs", "peer_answers")]
+    kept += ["experience/best/000002.jsonl", "models/pairs/000001.jsonl", "router/000002.msgpack"]
+    states = ["system/{}/state", "system/verifier/{}/state", "checkpoints/{}/state"]
+    for place in [*(f"system/{name}" for name in kept), *(s.format(n) for s in states for n in (2, 4))]:
+        (workdir / place).parent.mkdir(parents=True, exist_ok=True)
+        (workdir / place).write_text(place)
+    with replay.copied(workdir, 2) as folder:
+        assert sorted(smoke_runs.files(folder / "system")) == sorted(kept)
+        assert all((folder / s.format(2)).read_text() == s.format(2) for s in states)
+        assert not any((folder / s.format(4)).exists() for s in states)
+        (folder / "system" / "experience" / "000002.jsonl").write_text("later")
+    assert (workdir / "system" / "experience" / "000002.jsonl").read_text() == "system/experience/000002.jsonl"
+
+
 @pytest.fixture
 def changed(runs, tmp_path):
     """A copy of a run in whose iteration 0 a text, a reward and a number were changed by hand."""

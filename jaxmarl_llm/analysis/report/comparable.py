@@ -9,6 +9,12 @@ OF_ANSWERS = ("prompts", "feedback", "revealed_tests", "centralised")
 OF_TRAINING = ("source", "train_split", "eval_source", "eval_split")
 # (section, field) outside the task's section that decide how answers are scored.
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))
+# Others that only a task.kind, or a train.protocol, reads.
+OF_SOME: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "commits": (("commits", "reward"), ("commits", "copy_share")),
+    "optimisation": (("timing", "cap"),),
+    "routed": (("router", "costs"), ("router", "token_prices"), ("router", "change")),
+}
 
 
 def judging_fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +24,9 @@ def judging_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         f"task.{name}": value for name, value in task.items() if name not in (*OF_ANSWERS, *OF_TRAINING)
     }
     fields["task.test_source"] = task.get("test_source") or task.get("source")
-    limits = {f"{section}.{name}": config.get(section, {}).get(name) for section, name in LIMITS}
+    readers = task.get("kind"), config.get("train", {}).get("protocol")
+    elsewhere = (*LIMITS, *(place for reader in readers for place in OF_SOME.get(reader, ())))
+    limits = {f"{section}.{name}": config.get(section, {}).get(name) for section, name in elsewhere}
     return fields | {name: value for name, value in limits.items() if value is not None}
 
 

@@ -132,10 +132,22 @@ def test_settings_with_another_judge_are_not_compared(tmp_path):
     ({"task__source": "songs"}, ["task.test_source"]), ({"task__kind": "tldr"}, ["task.kind"]),
     ({"executor__cpu_seconds": 5.0}, ["executor.cpu_seconds"]), ({"task__train_split": "all"}, []),
     ({"train__comlrl_compat": True}, ["train.comlrl_compat"]), ({"train__group": 9}, []),
+    ({"commits": {"reward": "bleu"}, "timing": {"cap": 5.0}, "router": {"costs": [1.0]}}, []),
 ])  # fmt: skip
 def test_what_judges(changes, fields):
     one, two = (comparable.judging_fields(report_runs.config(**given)) for given in ({}, changes))
     assert comparable.differences(one, two) == fields
+
+
+@pytest.mark.parametrize("reader, section, name, values", [
+    ({"task__kind": "commits"}, "commits", "reward", ("bleu", "round_trip")),
+    ({"task__kind": "commits"}, "commits", "copy_share", (0.3, 1.0)),
+    ({"task__kind": "optimisation"}, "timing", "cap", (10.0, 5.0)),
+    ({"train__protocol": "routed"}, "router", "costs", ([], [0.1, 0.2])),
+])  # fmt: skip
+def test_what_judges_where_it_is_read(reader, section, name, values):
+    one, two = (comparable.judging_fields(report_runs.config(**reader, **{section: {name: x}})) for x in values)
+    assert comparable.differences(one, two) == [f"{section}.{name}"]
 
 
 def test_a_problem_without_a_score_is_left_out(tmp_path):

@@ -182,6 +182,11 @@ def test_rows_with_nan_are_no_rows():
     assert np.isnan(share([nan, nan], [0, 0])) and np.isnan(share([1.0, 2.0], [-1, -1]))
     assert float(credit.rank_correlation([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, nan])[0]) == pytest.approx(1)
     assert float(credit.credit_fidelity([4.0, 1.0, 2.0, 3.0], [nan, 1.0, 2.0, 3.0])) == pytest.approx(1)
+    for spread, wanted in ((credit.advantage_spread, (1 + 0) / 2), (credit.within_group_variance, (1 + 0) / 2)):
+        # Group 0 keeps 1 and 3, group 1 one row, group 2 none.
+        values, groups = [1.0, nan, 3.0, 5.0, nan], [0, 0, 0, 1, 2]
+        assert float(spread(values, groups, num_groups=4)) == pytest.approx(wanted)
+        assert np.isnan(spread([nan], [0], num_groups=1)) and np.isnan(spread([1.0], [-1], num_groups=1))
     # The last group must not get the rows without a number.
     rho = credit.rank_correlation([1.0, 2.0, nan, 1.0, 2.0], [1.0, 2.0, 0.0, 2.0, 1.0], [0, 0, 0, 1, 1], num_groups=2)
     assert rho.tolist() == pytest.approx([1, -1])

@@ -34,6 +34,14 @@ def test_small_spread_on_a_large_offset_keeps_its_std():
     np.testing.assert_allclose(std_J, [0.0625], rtol=1e-6)
 
 
+def test_a_nan_is_no_spread_of_0():
+    std_J = credit.segment_std([1.0, np.nan, 3.0, 1.0, 3.0], np.array([0, 0, 0, 1, 1]), num_groups=2)
+    np.testing.assert_array_equal(std_J, [np.nan, 1.0])
+    # Divided by a spread of 0, the others would be a million times too large.
+    scaled_R = credit.normalise_per_agent([1.0, np.nan, 3.0], [0, 0, 0], num_agents=1)
+    assert np.isnan(scaled_R).all()
+
+
 @pytest.mark.parametrize("value", [0.1, 1e6])
 def test_equal_values_have_no_variance_at_all(value):
     # In float32 the mean of three 0.1 is not 0.1.

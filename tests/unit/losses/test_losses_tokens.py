@@ -18,6 +18,14 @@ def test_token_logprobs_by_hand():
     np.testing.assert_allclose(halved_BL, np.log([[0.9, 0.1]]), rtol=1e-5)
 
 
+def test_ids_outside_are_the_nearest_inside():
+    logits_LV = np.log(np.tile([0.1, 0.2, 0.7], (4, 1)))
+    got_L = np.exp(losses.token_logprobs(logits_LV, np.array([-1, -100, 3, 7])))
+    np.testing.assert_allclose(got_L, [0.1, 0.1, 0.7, 0.7], rtol=1e-6)
+    got = losses.token_logprobs(np.zeros(1000), np.array(9, np.uint8))
+    np.testing.assert_allclose(got, -np.log(1000), rtol=1e-6)
+
+
 def test_token_logprobs_survive_large_logits_and_low_precision():
     logits_BLV = jnp.array([[[1000.0, 1000.0, -1000.0]]], jnp.bfloat16)
     got_BL = losses.token_logprobs(logits_BLV, np.array([[1]]))
