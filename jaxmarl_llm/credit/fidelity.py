@@ -1,7 +1,7 @@
 """Diagnostics of credit: is there a signal, which agent earned it, and do the agents' signals agree?
 
-Nothing here is trained on. Shares are 0..1; a share, or mean, of nothing is NaN. NaN also marks inputs that are no
-row or no joint answer: they are left out.
+Nothing here is trained on. Shares are 0..1; a share of nothing is NaN, and a spread of nothing 0. NaN also marks inputs
+that are no row or no joint answer: they are left out.
 """
 
 from collections.abc import Callable
@@ -196,11 +196,10 @@ def _ranks(values_R: jax.Array, group_R: jax.Array) -> jax.Array:
 
 
 def _mean_of_used(statistic: Callable, values_R, group_R, num_groups: int) -> jax.Array:
-    """Mean of a statistic over the groups that have a row, those without hold 0; NaN where none has."""
+    """Mean of a statistic over the groups that have a row; those without hold 0, and so does the mean of none."""
     values_R, group_R = _known(*check_rows(values_R, group_R, num_groups), num_groups)
     used = jnp.sum(segment_count(group_R, num_groups=num_groups) > 0)
-    total = jnp.sum(statistic(values_R, group_R, num_groups=num_groups))
-    return jnp.where(used > 0, total / jnp.maximum(used, 1), jnp.nan)
+    return jnp.sum(statistic(values_R, group_R, num_groups=num_groups)) / jnp.maximum(used, 1)
 
 
 def _share(counted_NJ: jax.Array, known_NJ: jax.Array) -> jax.Array:

@@ -120,7 +120,7 @@ def test_turns_without_a_return_are_in_no_group():
     actual = metrics.agent_metrics(forest(turns=turns), returns, groups, advantages)
     names = ("advantage_spread", "zero_signal")
     assert [actual[f"a/{name}"] for name in names] == [1.0, 0.0]
-    assert not any(name.startswith("b/") for name in actual)  # a share, or mean, of no group
+    assert actual["b/advantage_spread"] == 0.0 and "b/zero_signal" not in actual  # a share of no group
     actual = metrics.agent_metrics(
         forest(turns=turns[:1]), np.array([NAN]), np.array([0]), np.array([0.0])
     )
