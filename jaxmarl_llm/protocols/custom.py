@@ -9,11 +9,10 @@ A class, or a function that returns a `Protocol`, is called with the whole confi
 in every iteration: the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
+from jaxmarl_llm.protocols.exchange import FIELD
 from jaxmarl_llm.protocols.types import Protocol
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
-
-FIELD = "train.protocol"
 
 
 def resolve(name: str):

@@ -38,7 +38,7 @@ from jaxmarl_llm.tasks.judgement import (
     judge,
     task_ids,
 )
-from jaxmarl_llm.tasks.types import Messages
+from jaxmarl_llm.tasks.types import Messages, is_chat
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -134,7 +134,7 @@ class CustomTask:
                 f"{self._name}: prompts of {item.task_id} are for {shown}, its agents {self.agents!r}"
             )
         for agent, messages in prompts.items():
-            if not _is_chat(messages):
+            if not is_chat(messages):
                 raise UserError(
                     f"{self._name}: the prompt of {item.task_id} to {agent!r} is {messages!r:.80}; expected a list of "
                     "chat messages, each {'role': text, 'content': text}"
@@ -217,11 +217,3 @@ class CustomTask:
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
         return on_scale(scores, self.reward_range)
-
-
-def _is_chat(messages) -> bool:
-    """Whether it is a list of messages with a role and a content, both texts."""
-    return isinstance(messages, list | tuple) and all(
-        isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
-        for message in messages
-    )

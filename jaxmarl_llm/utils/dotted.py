@@ -38,6 +38,11 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an error came out of code that is neither of this package nor of a library."""
+    return any(_is_users(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
+
+
 def _is_users(filename: str) -> bool:
     """Whether a file is neither of this package nor of a library."""
     if filename.startswith("<"):
