@@ -3,7 +3,7 @@
 A request about another item, or a node with another agent's turns, would be answered and learned from all the same.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -54,8 +54,7 @@ def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
     number = state.turns[-1].step + 1 if state.turns else 0
     try:
         given = method(state, *more)
-        listed = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-        given = list(given) if listed else given
+        values = dotted.listed(given)
     except UserError:
         raise
     except dotted.RAISED as error:
@@ -63,12 +62,12 @@ def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
             raise
         where = f"{FIELD}: {name} raised after {number} steps about {_names(state)}"
         raise dotted.UserCodeError(f"{where} ({dotted.reason(error)})") from error
-    if not listed:
+    if values is None:
         kind = "SpeakRequest" if name == "step" else "Node"
         raise UserError(
             f"{FIELD}: {name} gave {given!r:.80}; expected a list, empty or with a {kind} in each place"
         )
-    return given
+    return values
 
 
 def _names(state: Episode) -> str:

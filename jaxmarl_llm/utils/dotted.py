@@ -6,7 +6,8 @@ import sys
 import sysconfig
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any
 
 from jaxmarl_llm.utils.errors import UserError
 
@@ -36,6 +37,12 @@ def reason(error: BaseException) -> str:
     """An error as one line: its type, and the first line of its message if it has one."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def listed(given: Any) -> list | None:
+    """The values that a function of the user's gives, in order; None for what is no list, such as a dict or a text."""
+    unordered = isinstance(given, str | bytes | Mapping | Set)
+    return list(given) if isinstance(given, Iterable) and not unordered else None
 
 
 def raised_by_user(error: BaseException) -> bool:
