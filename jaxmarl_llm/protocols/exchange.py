@@ -4,8 +4,9 @@ A request about another item, or a node with another agent's turns, would be ans
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from jaxmarl_llm.forest import ANSWER, REMARK, STEP, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.types import Episode, Protocol, item_name
@@ -137,8 +138,8 @@ def _elsewhere(what: str, item: int, state: Episode, **places: int | None) -> st
 
 def _is_place(i: Any, places: Sequence) -> bool:
     """Whether it is the index of one of these, none counted from the end."""
-    return isinstance(i, Integral) and 0 <= i < len(places)
+    return isinstance(i, int | np.integer) and 0 <= i < len(places)
 
 
 def _is_whole(number: Any, least: int) -> bool:
-    return isinstance(number, Integral) and number >= least
+    return isinstance(number, int | np.integer) and number >= least

@@ -6,7 +6,7 @@ import sys
 import sysconfig
 import traceback
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jaxmarl_llm.utils.errors import UserError
@@ -41,7 +41,7 @@ def reason(error: BaseException) -> str:
 
 def listed(given: Any) -> list | None:
     """The values that a function of the user's gives, in order; None for what is no list, such as a dict or a text."""
-    unordered = isinstance(given, str | bytes | Mapping | Set)
+    unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
     return list(given) if isinstance(given, Iterable) and not unordered else None
 
 
