@@ -138,8 +138,8 @@ def _elsewhere(what: str, item: int, state: Episode, **places: int | None) -> st
 
 def _is_place(i: Any, places: Sequence) -> bool:
     """Whether it is the index of one of these, none counted from the end."""
-    return isinstance(i, int | np.integer) and 0 <= i < len(places)
+    return isinstance(i, int | np.integer) and 0 <= int(i) < len(places)
 
 
 def _is_whole(number: Any, least: int) -> bool:
-    return isinstance(number, int | np.integer) and number >= least
+    return isinstance(number, int | np.integer) and int(number) >= least

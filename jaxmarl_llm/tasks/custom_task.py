@@ -16,7 +16,7 @@ and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100;
 turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text}, and
 ``feedbacks``, the values of task.feedback that it gives, see `check_feedback`; for train.protocol=dialogue, the
 methods of a `DialogueTask`; for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to
-imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequential = True``, with which
+imitate; for tools.of_task, ``tools()``: functions, or some `tasks.tools.Tool`; and ``sequential = True``, with which
 ``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
 """
 
