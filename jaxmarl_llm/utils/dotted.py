@@ -1,5 +1,6 @@
 """Load functions of the user by the names in a config."""
 
+import functools
 import importlib
 import pathlib
 import sys
@@ -67,7 +68,7 @@ def current(name: str) -> str:
 
 
 def resolve(name: str, what: str) -> Callable:
-    """The function at 'package.module:function' or 'package.module.function'.
+    """The function at 'package.module:function' or 'package.module.function'; of a class 'module:Class.function'.
 
     Raises:
       ValueError: if there is none. ``what`` is the function's name in it, such as the config field.
@@ -81,7 +82,12 @@ def resolve(name: str, what: str) -> Callable:
     except RAISED as error:
         cause = f"{type(error).__name__}: {error}"
         raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
-    function = getattr(module, attribute, None)
+    try:
+        function = functools.reduce(
+            lambda owner, part: getattr(owner, part, None), attribute.split("."), module
+        )
+    except RAISED as error:  # of a module's own __getattr__
+        raise UserError(f"{what} {name!r}: {attribute!r} cannot be read ({reason(error)})") from error
     if function is None:
         defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
         raise UserError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")
