@@ -28,7 +28,7 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
         message = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
-        raise UserError(message) from error
+        raise dotted.UserCodeRefused(message) from error
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
         raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")

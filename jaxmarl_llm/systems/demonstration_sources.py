@@ -131,7 +131,7 @@ def of_items(
         try:
             value = answers(item)
         except dotted.RAISED as error:
-            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+            raise dotted.UserCodeRefused(f"{where}: {type(error).__name__}: {error}") from error
         if value is None:
             continue
         prompts = task.prompts(item)

@@ -68,7 +68,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
         task = factory(config, executor, split)
     except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
         ) from error
     return CustomTask(task, f"{FIELD} {name!r}")
@@ -146,7 +146,7 @@ class CustomTask:
         return result
 
     def prompts(self, item) -> dict[str, Messages]:
-        """The task's own chat messages, by agent.
+        """The task's own chat messages, by agent; copies, so that a task may use its own again for the next item.
 
         UserCodeError with the item if it raises; UserError for other agents, and for what is no chat.
         """
@@ -162,7 +162,7 @@ class CustomTask:
                     f"{self._name}: the prompt of {item.task_id} to {agent!r} is {messages!r:.80}; expected a list of "
                     "chat messages, each {'role': text, 'content': text}"
                 )
-        return prompts
+        return {agent: [dict(message) for message in messages] for agent, messages in prompts.items()}
 
     def check_feedback(self, wanted: str, default: str) -> None:
         """Whether the task gives the feedback ``wanted``, a value of ``task.feedback``; UserError if not.

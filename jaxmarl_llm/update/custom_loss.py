@@ -79,7 +79,7 @@ def resolve(name: str) -> Callable:
         loss = functools.partial(apply, function)
         result = jax.eval_shape(loss, *rows, dict.fromkeys(GIVEN, shapes_BL))
     except dotted.RAISED as error:
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
             f"({_reason(error)})"
         ) from error
@@ -107,7 +107,9 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
     try:
         gradient = jax.make_jaxpr(jax.vmap(jax.grad(loss_sum)))(*inputs).jaxpr
     except dotted.RAISED as error:
-        raise UserError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
+        raise dotted.UserCodeRefused(
+            f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})"
+        ) from error
     if not _reads_an_input(gradient):
         raise UserError(
             f"{FIELD} {name!r} has no gradient: its sum depends neither on logprobs_BL nor on entropy_BL, or through "

@@ -28,10 +28,17 @@ class UserCodeError(RuntimeError):
 
     def user_frames(self) -> list[str]:
         """Traceback lines of the cause, without frames of this package and of libraries."""
-        if self.__cause__ is None:
+        cause = self.__cause__
+        while isinstance(cause, UserCodeError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is None:
             return []
-        frames = traceback.extract_tb(self.__cause__.__traceback__)
+        frames = traceback.extract_tb(cause.__traceback__)
         return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+
+
+class UserCodeRefused(UserCodeError, UserError):
+    """The same before anything is loaded: what a config names cannot be imported, made or traced."""
 
 
 def reason(error: BaseException) -> str:
@@ -81,13 +88,13 @@ def resolve(name: str, what: str) -> Callable:
         module = importlib.import_module(module_name)
     except RAISED as error:
         cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
+        raise UserCodeRefused(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
     try:
         function = functools.reduce(
             lambda owner, part: getattr(owner, part, None), attribute.split("."), module
         )
     except RAISED as error:  # of a module's own __getattr__
-        raise UserError(f"{what} {name!r}: {attribute!r} cannot be read ({reason(error)})") from error
+        raise UserCodeRefused(f"{what} {name!r}: {attribute!r} cannot be read ({reason(error)})") from error
     if function is None:
         defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
         raise UserError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")

@@ -19,7 +19,8 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import protocols, tasks, user_code
-from jaxmarl_llm.protocols import Answer, Pipeline
+from jaxmarl_llm.protocols import Answer, Episode, Pipeline
+from jaxmarl_llm.protocols.types import first_requests
 from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
@@ -205,6 +206,19 @@ def test_what_becomes_part_of_a_prompt_is_a_text(method):
             continue
         with pytest.raises(ValueError, match=f"^mine: {method} gave {re.escape(repr(given))} for x; expected a text"):
             getattr(task, method)(task.items[0])
+
+
+def test_a_task_may_use_one_message_for_all_items():
+    """What a request holds of the first item stays as it is when the second one is asked about."""
+    items, message = [SimpleNamespace(task_id="x"), SimpleNamespace(task_id="y")], {"role": "user", "content": ""}
+
+    def prompts(self, item):
+        message["content"] = item.task_id
+        return {"left": [message]}
+
+    own = changed(__init__=lambda self, *given: setattr(self, "items", items), prompts=prompts)
+    asked = first_requests(Episode(items), custom_task.CustomTask(own(), "mine").prompts, samples=1)
+    assert [request.messages[0]["content"] for request in asked] == ["x", "y"]
 
 
 def test_two_items_of_one_name(monkeypatch):

@@ -68,7 +68,7 @@ def _own(name: str, agents: tuple[str, ...]) -> World:
     try:
         world = make(agents)
     except dotted.RAISED as error:
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised when called with {agents!r} ({type(error).__name__}: {error})"
         ) from error
     if missing := [part for part in NEEDED if not hasattr(world, part)]:
