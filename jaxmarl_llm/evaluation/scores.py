@@ -13,7 +13,8 @@ from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 PASS = "pass"
-UNTESTED = ("judged", "not-applicable")  # verdicts of rewards that run no tests: passing has no meaning there
+# Verdicts of rewards that run no tests, '' of a task that gives none: passing has no meaning there.
+UNTESTED = ("judged", "not-applicable", "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Evaluation:
             numbers[f"length/{agent}"] = self.completion_length(agent)
             numbers[f"truncated/{agent}"] = self.truncated(agent)
         numbers |= {"tokens/answer": self.answer_tokens()} if self.tokens_BG else {}
-        return numbers | {f"verdict/{name}": count for name, count in self.verdicts().items()}
+        return numbers | {f"verdict/{name}": count for name, count in self.verdicts().items() if name}
 
     def _scores(self, actions_BG) -> dict[str, np.ndarray]:
         """Mean score of each item over some samples, (B,) each, the total as "return"."""

@@ -44,7 +44,7 @@ from jaxmarl_llm.tasks.worlds.types import advisers_of
 from jaxmarl_llm.tasks.writing import items as writing_items
 from jaxmarl_llm.tasks.writing import reward
 from jaxmarl_llm.tasks.writing.task import AGENTS, WritingTask
-from jaxmarl_llm.utils.dotted import resolve
+from jaxmarl_llm.utils.dotted import UserCodeError, UserCodeRefused, resolve
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -143,7 +143,8 @@ def _naming(config, split: str) -> Iterator[None]:
         given = split != "train" and config.task[f"{split}_source"]
         source, part = f"{split}_source" if given else "source", f"{split}_split"
         where = f"task.{source}={config.task[source]!r}, task.{part}={config.task[part]!r}"
-        raise UserError(f"{where}: {error}") from error
+        kind = UserCodeRefused if isinstance(error, UserCodeError) else UserError
+        raise kind(f"{where}: {error}") from error
 
 
 def _own_task(config, executor: Executor | None, split: str, expert):

@@ -10,7 +10,7 @@ from jaxmarl_llm.experts.attempts import read_key
 from jaxmarl_llm.protocols import planner, with_tools
 from jaxmarl_llm.protocols.types import Reads
 from jaxmarl_llm.tasks.tools import Tool, Toolbox, sandboxed, server_tools, servers, toolbox
-from jaxmarl_llm.utils import distributed
+from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
 
 
@@ -88,10 +88,19 @@ def _of_task(config, task) -> Sequence[Tool]:
     """The task's own tools, if the config wants them."""
     if not config.tools.of_task:
         return ()
-    own = getattr(task, "tools", None)
-    made = tuple(own()) if own else ()
-    if not made:
-        raise UserError(
-            f"tools.of_task=True: task.kind={config.task.kind!r} has no tools, allowed are tasks with a method tools()"
-        )
-    return made
+    kind, own = f"task.kind={config.task.kind!r}", getattr(task, "tools", None)
+    try:
+        given = own() if callable(own) else own or ()
+        made = dotted.listed(given)
+    except dotted.RAISED as error:
+        if not dotted.raised_by_user(error):
+            raise
+        raise dotted.UserCodeError(
+            f"tools.of_task=True: tools of {kind} raised ({dotted.reason(error)})"
+        ) from error
+    if made == []:
+        raise UserError(f"tools.of_task=True: {kind} has no tools, allowed are tasks with a method tools()")
+    if made is None or not all(isinstance(one, Tool) or callable(one) for one in made):
+        what = f"tools.of_task=True: tools of {kind} gave {given!r:.80}"
+        raise UserError(f"{what}; expected a list of functions, or of Tools")
+    return [one if isinstance(one, Tool) else toolbox.of_function(one) for one in made]

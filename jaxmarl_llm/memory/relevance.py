@@ -48,10 +48,18 @@ def checked(encoder: Encoder, name: str = "the encoder") -> Encoder:
             raise dotted.UserCodeError(f"{name} raised on {len(texts)} texts ({reason})") from error
         wanted = f"expected finite numbers of shape ({len(texts)}, {known[0] if known else 'dimensions'})"
         try:
+            if (
+                np.asarray(given).dtype.kind in "SUc"
+            ):  # NumPy would read numbers in texts, or drop a part of them
+                raise TypeError
             vectors = np.asarray(given, np.float64)
         except (TypeError, ValueError):  # texts, or rows of several lengths
             raise UserError(f"{name} gave {given!r:.40} for {len(texts)} texts; {wanted}") from None
-        fits = vectors.ndim == 2 and vectors.shape == (len(texts), *(known or vectors.shape[1:]))
+        fits = (
+            vectors.ndim == 2
+            and vectors.shape == (len(texts), *(known or vectors.shape[1:]))
+            and vectors.size
+        )
         if not fits or not np.isfinite(vectors).all():
             raise UserError(f"{name} gave an array of shape {vectors.shape} for {len(texts)} texts; {wanted}")
         known[:] = vectors.shape[1:]

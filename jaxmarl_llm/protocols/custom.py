@@ -9,11 +9,10 @@ A class, or a function that returns a `Protocol`, is called with the whole confi
 in every iteration: the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
+from jaxmarl_llm.protocols.exchange import FIELD
 from jaxmarl_llm.protocols.types import Protocol
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
-
-FIELD = "train.protocol"
 
 
 def resolve(name: str):
@@ -29,7 +28,7 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
         message = f"{FIELD} {name!r} raised when called with config, task, samples ({reason})"
-        raise UserError(message) from error
+        raise dotted.UserCodeRefused(message) from error
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
         raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")

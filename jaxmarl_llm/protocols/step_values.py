@@ -79,14 +79,15 @@ def of_function(
         items = ", ".join(dict.fromkeys(item_name(place.item) for place in places))
         try:
             given = function(questions, texts)
+            numbers = dotted.listed(given)
         except UserError:
             raise
         except dotted.RAISED as error:
             raise dotted.UserCodeError(f"{name} raised on {items} ({dotted.reason(error)})") from error
-        if not hasattr(given, "__len__") or len(given) != len(texts):
+        if numbers is None or len(numbers) != len(texts):
             raise UserError(f"{name} gave {given!r:.80} for {len(texts)} texts; expected a number for each")
-        what = f"{name}: a number for {items}"
-        return [Valued(finite_number(number, what)) for number in given]
+        names = [f"{name}: a number for {item_name(place.item)}" for place in places]
+        return [Valued(finite_number(number, what)) for number, what in zip(numbers, names, strict=True)]
 
     return values
 

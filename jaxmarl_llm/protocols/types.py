@@ -6,13 +6,14 @@ batch; an order of agents takes several lists. An empty list ends the episode.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 
 from jaxmarl_llm.forest import REMARK, Joint, Node, SpeakRequest, Turn
+from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.dotted import UserCodeError
 from jaxmarl_llm.utils.errors import UserError
 
@@ -85,22 +86,30 @@ def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict
     """Call the feedback on judged answers; returns {agent: text} for each answer, in order.
 
     Raises the feedback's own error if that is the user's or names an item, else RuntimeError with the items that it
-    was called on; ValueError unless there is a text for every agent of every answer.
+    was called on, UserCodeError where it is a function of the user's; UserError unless there is a text for every agent
+    of every answer.
     """
     names = list(dict.fromkeys(item_name(answer.item) for answer in answers))
     try:
-        results = list(feedback(answers))
+        given = feedback(answers)
+        results = dotted.listed(given)
     except (UserError, UserCodeError):
         raise
-    except Exception as error:
+    except dotted.RAISED as error:
         if any(names_item(str(error), name) for name in names):
             raise
-        reason = f"{type(error).__name__}: {error}"
-        raise RuntimeError(f"the feedback raised on {', '.join(names)} ({reason})") from error
+        kind = UserCodeError if dotted.raised_by_user(error) else RuntimeError
+        raise kind(f"the feedback raised on {', '.join(names)} ({dotted.reason(error)})") from error
+    if results is None:
+        wanted = "expected a list with {agent: text} for each answer"
+        raise UserError(f"the feedback on {', '.join(names)} is {given!r:.80}; {wanted}")
     if len(results) != len(answers):
         raise UserError(f"the feedback said {len(results)} things about {len(answers)} answers to {names}")
     for answer, texts in zip(answers, results, strict=True):
-        missing = [agent for agent in answer.completions if not isinstance(dict(texts).get(agent), str)]
+        if not isinstance(texts, Mapping):
+            what = f"the feedback on {item_name(answer.item)} is {texts!r:.80}"
+            raise UserError(f"{what}; expected {{agent: text}}")
+        missing = [agent for agent in answer.completions if not isinstance(texts.get(agent), str)]
         if missing:
             raise UserError(f"the feedback on {item_name(answer.item)} has no text for {', '.join(missing)}")
     return results

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
+from jaxmarl_llm.protocols.exchange import completed_nodes, next_requests
 from jaxmarl_llm.protocols.types import Episode, Protocol
 from jaxmarl_llm.protocols.without_calls import calls_before, is_call, without_calls
 from jaxmarl_llm.tasks.tools import MARK, Call, Toolbox
@@ -41,7 +42,9 @@ class WithTools:
             results = self.toolbox.results(calls)
             return [self._go_on(state, turn, text) for turn, text in zip(waiting, results, strict=True)]
         view = without_calls(state, MARK)
-        requests = [self._offering(view.request(request)) for request in self.inner.step(view.answers)]
+        requests = [
+            self._offering(view.request(request)) for request in next_requests(self.inner, view.answers)
+        ]
         return _split(requests) if self.apart else requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
@@ -51,7 +54,7 @@ class WithTools:
         view = without_calls(state, MARK)
         last = view.answers.turns[-1].step
         new = [turn for turn in view.answers.turns if turn.step == last]
-        return [view.node(node) for node in self.inner.observe(view.answers, new)]
+        return [view.node(node) for node in completed_nodes(self.inner, view.answers, new)]
 
     def _offering(self, request: SpeakRequest) -> SpeakRequest:
         """A request with the tools in its prompt, unless they are there already, and calls allowed.

@@ -11,6 +11,7 @@ import numpy as np
 from jaxmarl_llm.forest import Forest, Joint, Node, Turn, refused
 from jaxmarl_llm.forest.charges import charged, with_ends
 from jaxmarl_llm.protocols import Episode, Protocol, item_name
+from jaxmarl_llm.protocols.exchange import completed_nodes, next_requests
 from jaxmarl_llm.protocols.turns import continued, own_turns, written_on
 from jaxmarl_llm.rollout.engines import LOCAL, Engine, Published
 from jaxmarl_llm.rollout.journal import Journal
@@ -91,7 +92,7 @@ def run(
     journal.begin((_identity(scorer, items, same_key), tuple(map(int, item_ids)), repr(params), last_greedy))
     published = [engine.publish(step, *pair) for pair in zip(team.members, trainables, strict=True)]
     level, n_nodes, answered, whole = 0, 0, 0, len(items)
-    while requests := protocol.step(state):
+    while requests := next_requests(protocol, state, team.agents):
         if level:
             drawn(level)
         # All answers judged last may get a next turn; fewer are padded, so that there are few shapes. Episodes end at
@@ -105,7 +106,7 @@ def run(
         _check_versions(new_turns, published)
         state.requests += requests
         state.turns += new_turns
-        nodes = protocol.observe(state, new_turns)
+        nodes = completed_nodes(protocol, state, new_turns, scorer.agents)
         state.turns = refused(state.turns, nodes)
         stopping.check()
         if nodes:

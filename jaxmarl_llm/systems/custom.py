@@ -9,7 +9,7 @@ new group key is a few lines.
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -26,14 +26,16 @@ ARRAYS = {"advantages": np.float32, "returns": np.float32, "groups": np.int32}  
 def resolve(name: str) -> Callable[[Forest, CreditConfig], Credit]:
     """The function that ``train.system`` names, with its results checked; ValueError if there is none.
 
-    The result raises `UserCodeError` where the function raises, ValueError where it returns no `Credit`, or one whose
-    arrays are no numbers of all turns. Lists and arrays of other libraries become arrays of NumPy.
+    The result raises `UserCodeError` where the function raises, such as where it writes into the forest's arrays;
+    ValueError where it returns no `Credit`, or one whose arrays are no numbers of all turns. Lists and arrays of other
+    libraries become arrays of NumPy.
     """
     return functools.partial(_checked, dotted.resolve(name, FIELD), name)
 
 
 def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Credit:
     turns = len(forest.turns)
+    _keep_arrays(forest)
     try:
         credit = function(forest, config)
     except dotted.RAISED as error:
@@ -41,6 +43,10 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
         raise dotted.UserCodeError(message) from error
     if not isinstance(credit, Credit):
         raise UserError(f"{FIELD} {name!r} returned a {type(credit).__name__}; expected a Credit")
+    if not isinstance(credit.forest, Forest):
+        raise UserError(
+            f"{FIELD} {name!r}: its forest is a {type(credit.forest).__name__}; expected a Forest"
+        )
     if len(credit.forest.turns) != turns:
         raise UserError(f"{FIELD} {name!r}: its forest has {len(credit.forest.turns)} turns of {turns}")
     arrays = {
@@ -53,13 +59,55 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
     credit = dataclasses.replace(credit, **arrays)
     if not np.isfinite(credit.advantages).all():
         raise UserError(f"{FIELD} {name!r}: advantages are not finite; a turn without a reward has 0")
-    return credit
+    if np.isinf(credit.returns).any():
+        raise UserError(f"{FIELD} {name!r}: returns are infinite; a turn without a reward has NaN")
+    extra = _extra_metrics(credit.extra_metrics, f"{FIELD} {name!r}: extra_metrics")
+    return dataclasses.replace(credit, extra_metrics=extra, token_advantages=_of_tokens(credit, name))
+
+
+def _keep_arrays(forest: Forest) -> None:
+    """Let nobody write into the arrays of the turns: what the update learns from is what was drawn."""
+    for turn in forest.turns:
+        for array in (turn.prompt, turn.completion, turn.logprobs):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+
+
+def _of_tokens(credit: Credit, name: str) -> list[np.ndarray] | None:
+    """The advantages of tokens, if there are any; UserError unless each token of each turn has a finite one."""
+    given = credit.token_advantages
+    if given is None:
+        return None
+    what, turns = f"{FIELD} {name!r}: token_advantages", credit.forest.turns
+    rows = dotted.listed(given)
+    if rows is None or len(rows) != len(turns):
+        raise UserError(f"{what} is {given!r:.80}; expected an array for each of {len(turns)} turns")
+    arrays = [_array(row, np.float32, f"{what} of turn {i}") for i, row in enumerate(rows)]
+    for turn, array in zip(turns, arrays, strict=True):
+        if array.shape != turn.completion.shape or not np.isfinite(array).all():
+            raise UserError(
+                f"{what} of turn {turn.id} have shape {array.shape}; expected {turn.completion.shape}, all finite"
+            )
+    return arrays
+
+
+def _extra_metrics(given, what: str) -> dict[str, float]:
+    """Metrics as numbers of Python; UserError for anything else."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise UserError(f"{what} is {given!r:.80}; expected a dict of numbers by name")
+    arrays = {key: _array(value, np.float64, f"{what}: {key}") for key, value in given.items()}
+    for key, array in arrays.items():
+        if array.size != 1:
+            raise UserError(f"{what}: {key} has shape {array.shape}; expected a number")
+    return {key: float(array.item()) for key, array in arrays.items()}
 
 
 def _array(given, dtype: type, what: str) -> np.ndarray:
     """An array of this type; UserError for what is none, and for a fraction in place of a whole number."""
     try:
         values = np.asarray(given)
+        if values.dtype.kind in "SUc":  # NumPy would read numbers in texts, and drop a part of complex ones
+            raise ValueError(f"they are {values.dtype}")
         with np.errstate(all="ignore"):  # NaN is no whole number: it is refused below
             array = values.astype(dtype)
     except (TypeError, ValueError) as error:

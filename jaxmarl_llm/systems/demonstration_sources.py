@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from jaxmarl_llm.protocols.worked import Worked
@@ -57,7 +58,7 @@ def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any] | 
     if not isinstance(row.get("text"), str) or not row["text"]:
         errors.append(f"text={row.get('text')!r:.40}, expected text that is not empty")
     weight = row.get("weight", 1.0)
-    if type(weight) not in (int, float) or not math.isfinite(weight) or weight < 0:
+    if not isinstance(weight, Real) or isinstance(weight, bool) or not 0 <= weight < math.inf:
         errors.append(f"weight={weight!r:.40}, allowed are numbers from 0")
     if items is None and ("task_id" in row or "messages" not in row):
         errors.append("rows of a problem need messages, and no task_id")
@@ -130,7 +131,7 @@ def of_items(
         try:
             value = answers(item)
         except dotted.RAISED as error:
-            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+            raise dotted.UserCodeRefused(f"{where}: {type(error).__name__}: {error}") from error
         if value is None:
             continue
         prompts = task.prompts(item)

@@ -16,7 +16,7 @@ and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100;
 turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text}, and
 ``feedbacks``, the values of task.feedback that it gives, see `check_feedback`; for train.protocol=dialogue, the
 methods of a `DialogueTask`; for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to
-imitate; for tools.of_task, ``tools()``: some `tasks.tools.Tool`; and ``sequential = True``, with which
+imitate; for tools.of_task, ``tools()``: functions, or some `tasks.tools.Tool`; and ``sequential = True``, with which
 ``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
 """
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
 
 from jaxmarl_llm.tasks.custom_reward import finite_number, in_range, on_scale, stated_range
@@ -35,10 +36,9 @@ from jaxmarl_llm.tasks.judgement import (
     check_part_names,
     is_sequential,
     is_statement,
-    judge,
     task_ids,
 )
-from jaxmarl_llm.tasks.types import Messages
+from jaxmarl_llm.tasks.types import Messages, is_chat
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -46,6 +46,7 @@ FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
 EXPERT = "expert_edits"  # the feedback for which an expert is asked, and not the task
 DIALOGUE = ("privileged", "briefing", "ends")  # of a `DialogueTask`
+TEXTS = ("privileged", "briefing")  # methods that give a text, which becomes part of a prompt
 # The items that an argument of a task's method is about, where it is no item itself.
 _ITEMS_OF = {"feedback": lambda answers: [one.item for one in answers], "ends": lambda answer: [answer.item]}
 
@@ -67,7 +68,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
         task = factory(config, executor, split)
     except dotted.RAISED as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised when called with config.task, the executor and {split!r} ({reason})"
         ) from error
     return CustomTask(task, f"{FIELD} {name!r}")
@@ -77,22 +78,37 @@ class CustomTask:
     """The user's task, completed to the interface of tasks; ``name`` is its name in errors."""
 
     def __init__(self, task, name: str):
-        missing = [part for part in NEEDED if not hasattr(task, part)]
+        self._task, self._name = task, name
+        missing = [part for part in NEEDED if self._part(part) is None]
         if missing:
             raise UserError(f"{name} gave a {type(task).__name__} without {', '.join(missing)}")
-        self.items, self.agents = tuple(task.items), tuple(task.agents)
-        self._task, self._name = task, name
-        self.part_names = tuple(getattr(task, "part_names", ()))
+        self.items, self.agents = self._tuple("items"), self._tuple("agents")
+        self.part_names = self._tuple("part_names")
         self.reward_range = stated_range(task)
         for method in ("feedback", *DIALOGUE):
             if getattr(task, method, None):
                 setattr(self, method, functools.partial(self._call, method))
-        self.feedbacks = tuple(getattr(task, "feedbacks", ()))
+        self.feedbacks = self._tuple("feedbacks")
         has_references = getattr(task, "references", None) is not None
         self.references = functools.partial(self._call, "references") if has_references else None
         self.tools = getattr(task, "tools", None)
         self.sequential = is_sequential(task)
         self._check()
+
+    def _part(self, part: str):
+        """What the task has under a name; None if nothing. UserCodeError where it is a property that raises."""
+        try:
+            return getattr(self._task, part, None)
+        except dotted.RAISED as error:
+            raise dotted.UserCodeError(f"{self._name}: {part} raised ({dotted.reason(error)})") from error
+
+    def _tuple(self, part: str) -> tuple:
+        """A list that the task has, () if it has none. UserError for what is no list."""
+        given = self._part(part)
+        values = () if given is None else dotted.listed(given)
+        if values is None:
+            raise UserError(f"{self._name}: {part} is {given!r:.80}; expected a list")
+        return tuple(values)
 
     def _check(self) -> None:
         try:
@@ -111,19 +127,26 @@ class CustomTask:
         self.prompts(self.items[0])
 
     def _call(self, method: str, given):
-        """A method of the task; UserCodeError with the items that ``given`` is about if it raises."""
+        """A method of the task; UserCodeError with the items that ``given`` is about if it raises.
+
+        UserError where it gives anything but the text that it should.
+        """
+        where = task_ids(_ITEMS_OF.get(method, lambda item: [item])(given))
         try:
-            return getattr(self._task, method)(given)
+            result = getattr(self._task, method)(given)
+            result = list(result) if inspect.isgenerator(result) else result  # which may raise only now
         except UserError:
             raise
         except dotted.RAISED as error:
-            items = _ITEMS_OF.get(method, lambda item: [item])(given)
             raise dotted.UserCodeError(
-                f"{self._name}: {method} raised on {task_ids(items)} ({dotted.reason(error)})"
+                f"{self._name}: {method} raised on {where} ({dotted.reason(error)})"
             ) from error
+        if method in TEXTS and not isinstance(result, str):
+            raise UserError(f"{self._name}: {method} gave {result!r:.80} for {where}; expected a text")
+        return result
 
     def prompts(self, item) -> dict[str, Messages]:
-        """The task's own chat messages, by agent.
+        """The task's own chat messages, by agent; copies, so that a task may use its own again for the next item.
 
         UserCodeError with the item if it raises; UserError for other agents, and for what is no chat.
         """
@@ -134,12 +157,12 @@ class CustomTask:
                 f"{self._name}: prompts of {item.task_id} are for {shown}, its agents {self.agents!r}"
             )
         for agent, messages in prompts.items():
-            if not _is_chat(messages):
+            if not is_chat(messages):
                 raise UserError(
                     f"{self._name}: the prompt of {item.task_id} to {agent!r} is {messages!r:.80}; expected a list of "
                     "chat messages, each {'role': text, 'content': text}"
                 )
-        return prompts
+        return {agent: [dict(message) for message in messages] for agent, messages in prompts.items()}
 
     def check_feedback(self, wanted: str, default: str) -> None:
         """Whether the task gives the feedback ``wanted``, a value of ``task.feedback``; UserError if not.
@@ -166,12 +189,17 @@ class CustomTask:
         """
         check_batch(items, completions, self.agents)
         where = task_ids(items)
+        more = (histories,) if self.sequential else ()
         try:
-            judgements = judge(self._task, items, completions, histories)
+            given = self._task.judge(items, completions, *more)
+            judgements = dotted.listed(given)
         except dotted.RAISED as error:
             raise dotted.UserCodeError(
                 f"{self._name}: judge raised on {where} ({dotted.reason(error)})"
             ) from error
+        if judgements is None:
+            kind = type(given).__name__
+            raise UserError(f"{self._name}: judge gave a {kind} on {where}; expected a list of Judgements")
         if len(judgements) != len(items):
             raise UserError(f"{self._name}: judge gave {len(judgements)} judgements of {len(items)} answers")
         for judgement in judgements:
@@ -186,7 +214,16 @@ class CustomTask:
         return [self._with_numbers(one, place) for one, place in zip(judgements, places, strict=True)]
 
     def _with_numbers(self, judgement: Judgement, where: str) -> Judgement:
-        """A judgement whose rewards are numbers of Python."""
+        """A judgement whose rewards are numbers of Python, and whose reasons are texts."""
+        for field in ("verdict", "program_source"):
+            if not isinstance(word := getattr(judgement, field), str):
+                raise UserError(
+                    f"{self._name}: {field} of the judgement of {where} is {word!r:.80}; expected a text"
+                )
+        failures = dotted.listed(judgement.failures)
+        if failures is None or not all(isinstance(each, str) for each in failures):
+            what = f"{self._name}: failures of the judgement of {where} is {judgement.failures!r:.80}"
+            raise UserError(f"{what}; expected a list of texts")
         parts = self._numbers("parts", "the part", judgement.parts, where)
         check_part_names(parts, f"{self._name}: judge")
         local = self._numbers("local", "the reward of", judgement.local, where)
@@ -198,7 +235,7 @@ class CustomTask:
         if total is not None:
             what = f"{self._name}: the total of {where}"
             total = in_range(finite_number(total, what), self.reward_range, what)
-        return dataclasses.replace(judgement, parts=parts, total=total, local=local)
+        return dataclasses.replace(judgement, parts=parts, total=total, local=local, failures=tuple(failures))
 
     def _numbers(self, field: str, one: str, given, where: str) -> dict[str, float]:
         """The finite numbers by name that a judgement's field holds; ``one`` is what errors call such a number."""
@@ -217,11 +254,3 @@ class CustomTask:
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
         return on_scale(scores, self.reward_range)
-
-
-def _is_chat(messages) -> bool:
-    """Whether it is a list of messages with a role and a content, both texts."""
-    return isinstance(messages, list | tuple) and all(
-        isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
-        for message in messages
-    )

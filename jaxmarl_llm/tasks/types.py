@@ -188,3 +188,11 @@ class VersionsTask(RoundsTask, Protocol):
 
     def direct(self, item: Any, before: str, after: str) -> Messages:
         """Ask for the instruction that leads from a version to a better one at once."""
+
+
+def is_chat(messages: Any) -> bool:
+    """Whether it is a list of messages with a role and a content, both texts."""
+    return isinstance(messages, list | tuple) and all(
+        isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+        for message in messages
+    )

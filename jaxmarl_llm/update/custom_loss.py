@@ -79,7 +79,7 @@ def resolve(name: str) -> Callable:
         loss = functools.partial(apply, function)
         result = jax.eval_shape(loss, *rows, dict.fromkeys(GIVEN, shapes_BL))
     except dotted.RAISED as error:
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised on logprobs_BL (3, 5), advantages_B (3,), mask_BL (3, 5) "
             f"({_reason(error)})"
         ) from error
@@ -95,17 +95,35 @@ def resolve(name: str) -> Callable:
 def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
     """Raise ValueError if the function has no gradient under `jax.vmap` over agents."""
 
-    def loss_sum(*inputs):
-        return apply(function, *inputs).sum
+    def loss_sum(learned, advantages_B, mask_BL, given):
+        logprobs_BL, entropy_BL = learned
+        return apply(function, logprobs_BL, advantages_B, mask_BL, given | {"entropy_BL": entropy_BL}).sum
 
     def of_agents(x):
         return jax.ShapeDtypeStruct((2, *x.shape), x.dtype)
 
-    inputs = jax.tree.map(of_agents, (*rows, dict.fromkeys(GIVEN, shapes_BL)))
+    learned, others = (rows[0], shapes_BL), rows[1:]  # gradients flow to log-probabilities and entropy
+    inputs = jax.tree.map(of_agents, (learned, *others, dict.fromkeys(GIVEN, shapes_BL)))
     try:
-        jax.eval_shape(jax.vmap(jax.grad(loss_sum)), *inputs)
+        gradient = jax.make_jaxpr(jax.vmap(jax.grad(loss_sum)))(*inputs).jaxpr
     except dotted.RAISED as error:
-        raise UserError(f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})") from error
+        raise dotted.UserCodeRefused(
+            f"{FIELD} {name!r} has no gradient under jax.vmap ({_reason(error)})"
+        ) from error
+    if not _reads_an_input(gradient):
+        raise UserError(
+            f"{FIELD} {name!r} has no gradient: its sum depends neither on logprobs_BL nor on entropy_BL, or through "
+            "stop_gradient only"
+        )
+
+
+def _reads_an_input(program) -> bool:
+    """Whether the result of a traced program follows from what goes into it; a gradient of 0 is a constant."""
+    needed = {id(var) for var in program.outvars}
+    for equation in reversed(program.eqns):
+        if needed & {id(var) for var in equation.outvars}:
+            needed |= {id(var) for var in equation.invars}
+    return bool(needed & {id(var) for var in program.invars})
 
 
 def _reason(error: BaseException) -> str:

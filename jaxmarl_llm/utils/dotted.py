@@ -1,12 +1,14 @@
 """Load functions of the user by the names in a config."""
 
+import functools
 import importlib
 import pathlib
 import sys
 import sysconfig
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from jaxmarl_llm.utils.errors import UserError
 
@@ -26,16 +28,34 @@ class UserCodeError(RuntimeError):
 
     def user_frames(self) -> list[str]:
         """Traceback lines of the cause, without frames of this package and of libraries."""
-        if self.__cause__ is None:
+        cause = self.__cause__
+        while isinstance(cause, UserCodeError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if cause is None:
             return []
-        frames = traceback.extract_tb(self.__cause__.__traceback__)
+        frames = traceback.extract_tb(cause.__traceback__)
         return traceback.format_list([frame for frame in frames if _is_users(frame.filename)])
+
+
+class UserCodeRefused(UserCodeError, UserError):
+    """The same before anything is loaded: what a config names cannot be imported, made or traced."""
 
 
 def reason(error: BaseException) -> str:
     """An error as one line: its type, and the first line of its message if it has one."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def listed(given: Any) -> list | None:
+    """The values that a function of the user's gives, in order; None for what is no list, such as a dict or a text."""
+    unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
+    return list(given) if isinstance(given, Iterable) and not unordered else None
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an error came out of code that is neither of this package nor of a library."""
+    return any(_is_users(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _is_users(filename: str) -> bool:
@@ -55,7 +75,7 @@ def current(name: str) -> str:
 
 
 def resolve(name: str, what: str) -> Callable:
-    """The function at 'package.module:function' or 'package.module.function'.
+    """The function at 'package.module:function' or 'package.module.function'; of a class 'module:Class.function'.
 
     Raises:
       ValueError: if there is none. ``what`` is the function's name in it, such as the config field.
@@ -68,8 +88,13 @@ def resolve(name: str, what: str) -> Callable:
         module = importlib.import_module(module_name)
     except RAISED as error:
         cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
-    function = getattr(module, attribute, None)
+        raise UserCodeRefused(f"{what} {name!r}: cannot import {module_name!r} ({cause})") from error
+    try:
+        function = functools.reduce(
+            lambda owner, part: getattr(owner, part, None), attribute.split("."), module
+        )
+    except RAISED as error:  # of a module's own __getattr__
+        raise UserCodeRefused(f"{what} {name!r}: {attribute!r} cannot be read ({reason(error)})") from error
     if function is None:
         defined = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
         raise UserError(f"{what} {name!r}: module {module_name!r} has no {attribute!r}; it has {defined}")

@@ -25,6 +25,7 @@ from jaxmarl_llm.utils import dotted
 pytestmark = pytest.mark.usefixtures("programs_shared")
 FILE = '''
 import functools
+import jax
 import jax.numpy as jnp
 from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount
@@ -60,6 +61,23 @@ def turns(logprobs_BL, advantages_B, mask_BL, *, turns_BL):
 
 def half(logprobs_BL, advantages_B, mask_BL):
     return SumCount(jnp.sum(logprobs_BL.astype(jnp.float16)), jnp.float32(1))
+
+def stopped(logprobs_BL, advantages_B, mask_BL):
+    return reinforce(jax.lax.stop_gradient(logprobs_BL), advantages_B, mask_BL)
+
+def constant(logprobs_BL, advantages_B, mask_BL):
+    return SumCount(advantages_B.sum(), jnp.float32(1))
+
+def entropy_alone(logprobs_BL, advantages_B, mask_BL, *, entropy_BL):
+    return losses.aggregate(entropy_BL, mask_BL, "token")
+
+def linear(logprobs_BL, advantages_B, mask_BL):
+    return SumCount(jnp.sum(logprobs_BL), jnp.float32(1))
+
+class Family:
+    @staticmethod
+    def member(logprobs_BL, advantages_B, mask_BL):
+        return reinforce(logprobs_BL, advantages_B, mask_BL)
 
 class Weighted:
     __hash__ = None
@@ -180,7 +198,10 @@ def test_what_a_loss_asks_for():
 @pytest.mark.parametrize("name, message", [
     ("nothing", "expected 'package.module:function'"),
     ("no_such_module:loss", "cannot import 'no_such_module'"),
-    ("my_losses:nothing", r"has no 'nothing'; it has \['SumCount', 'Weighted', 'branches', "),
+    ("my_losses:nothing", r"has no 'nothing'; it has \['Family', 'SumCount', 'Weighted', 'branches', "),
+    ("my_losses:Family.nobody", "has no 'Family.nobody'; it has"),
+    ("my_losses:stopped", "has no gradient: its sum depends neither on logprobs_BL nor on entropy_BL, or through stop"),
+    ("my_losses:constant", "has no gradient: its sum depends neither on logprobs_BL"),
     ("my_losses:LEVEL", "is a int; expected a function"),
     ("my_losses:python_mean", r"returned a ShapeDtypeStruct; expected a losses.SumCount"),
     ("my_losses:pair", "returned a tuple; expected a losses.SumCount"),
@@ -194,6 +215,11 @@ def test_what_a_loss_asks_for():
 def test_what_cannot_be_a_loss_is_refused(my_losses, name, message):
     with pytest.raises(ValueError, match=f"^train.loss '{name}'.*{message}"):
         training.loss_config(config(train__loss=name))
+
+
+@pytest.mark.parametrize("name", ["entropy_alone", "linear", "Family.member", "dr_grpo"])
+def test_what_can_be_a_loss(my_losses, name):
+    assert training.loss_config(config(train__loss=f"my_losses:{name}")).custom is not None
 
 
 def test_a_config_names_the_loss_and_gets_the_same_one_again(my_losses):

@@ -103,6 +103,21 @@ def test_a_run_learns_from_it(tmp_path, written, monkeypatch):
     ("    return dataclasses.replace(magrpo.assign(forest, config), returns=None)", r"returns have shape \(\); exp"),
     ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=['a'] * 6)",
      "advantages are no array of numbers .ValueError"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=['1'] * 6)",
+     "advantages are no array of numbers .ValueError: they are <U1"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), advantages=np.full(6, 1j))",
+     "advantages are no array of numbers .ValueError: they are complex128"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), returns=np.full(6, np.inf))",
+     "returns are infinite; a turn without a reward has NaN"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), forest=None)", "its forest is a NoneType; "),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), extra_metrics=None)",
+     "extra_metrics is None; expected a dict of numbers by name"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), extra_metrics={'x': [1, 2]})",
+     r"extra_metrics: x has shape \(2,\); expected a number"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), token_advantages=[1.0])",
+     r"token_advantages is \[1.0\]; expected an array for each of 6 turns"),
+    ("    return dataclasses.replace(magrpo.assign(forest, config), token_advantages=[np.ones(9)] * 6)",
+     r"token_advantages of turn 0 have shape \(9,\); expected \(\d,\), all finite"),
     ("    return dataclasses.replace(magrpo.assign(forest, config), groups=np.full(6, 0.5))",
      "groups are not all whole numbers"),
     ("    return dataclasses.replace(magrpo.assign(forest, config), groups=np.full(6, np.nan))",
@@ -112,6 +127,24 @@ def test_what_it_must_return(written, body, text):
     name = written(f"{HEAD}{body}\n")
     with pytest.raises(ValueError, match=f"train.system '{name}'.*{text}"):
         custom.resolve(name)(MADE, CreditConfig())
+
+
+def test_what_was_drawn_stays_as_it_is(written):
+    name, made = written(f"{HEAD}    forest.turns[0].logprobs[:] = 0\n"), small_forest()
+    before = made.turns[0].logprobs.tolist()
+    with pytest.raises(dotted.UserCodeError, match="raised .*: assignment destination is read-only"):
+        custom.resolve(name)(made, CreditConfig())
+    assert made.turns[0].logprobs.tolist() == before
+
+
+def test_metrics_and_advantages_of_tokens_become_numbers(written):
+    tokens = "[[0.5] * len(turn.completion) for turn in forest.turns]"
+    change = f"token_advantages={tokens}, extra_metrics={{'x': np.float32(0.5)}}"
+    name = written(f"{HEAD}    return dataclasses.replace(magrpo.assign(forest, config), {change})\n")
+    credit = custom.resolve(name)(MADE, CreditConfig())
+    assert credit.metrics()["x"] == 0.5 and type(credit.extra_metrics["x"]) is float
+    for turn, array in zip(MADE.turns, credit.token_advantages, strict=True):
+        assert array.dtype == np.float32 and array.tolist() == [0.5] * len(turn.completion)
 
 
 def test_one_that_raises_says_where(written):

@@ -19,7 +19,8 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.planning import from_config
 from jaxmarl_llm.config import validate
 from jaxmarl_llm.factory import protocols, tasks, user_code
-from jaxmarl_llm.protocols import Answer, Pipeline
+from jaxmarl_llm.protocols import Answer, Episode, Pipeline
+from jaxmarl_llm.protocols.types import first_requests
 from jaxmarl_llm.rollout.bridge import Bridge
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.runs import plan_table
@@ -153,6 +154,11 @@ def changed(**parts):
     (lambda *given: object(), "gave a object without items, agents, prompts, judge"),
     (lambda *given: 1 / 0, "raised when called with config.task, the executor and 'train' .*ZeroDiv"),
     (changed(agents=()), r"agents is \(\)"),
+    (changed(agents="left"), "agents is 'left'; expected a list"),
+    (changed(agents=None), "gave a Bad without agents"),
+    (changed(part_names="used"), "part_names is 'used'; expected a list"),
+    (changed(feedbacks="plain"), "feedbacks is 'plain'; expected a list"),
+    (changed(__init__=lambda self, *given: setattr(self, "items", {"x": 1})), "items is {'x': 1}; expected a list"),
     (changed(__init__=lambda self, *given: None), "items is empty"),
     (changed(__init__=lambda self, *given: setattr(self, "items", [3])), "'int' object has no .*task_id"),
     (changed(prompts=lambda self, item: {"right": []}), r"prompts of x are for \['right'\], its agents"),
@@ -174,6 +180,45 @@ def test_methods_that_raise_are_named_with_the_item(method):
         task = custom_task.CustomTask(own(), "mine")
         answer = Answer(task.items[0], {"left": "a"}, Judgement({}, 1.0))
         getattr(task, method)({"ends": answer, "feedback": [answer]}.get(method, task.items[0]))
+
+
+def late(given):
+    """A generator, which raises once it is read."""
+    yield {"left": "again"}
+    raise KeyError("index")
+
+
+def test_properties_and_generators_that_raise_are_named():
+    lazy = changed(items=property(lambda self: 1 / 0), __init__=lambda self, *given: None)
+    with pytest.raises(dotted.UserCodeError, match=r"^mine: items raised \(ZeroDivisionError: "):
+        custom_task.CustomTask(lazy(), "mine")
+    task = custom_task.CustomTask(changed(feedback=lambda self, answers: late(answers))(), "mine")
+    with pytest.raises(dotted.UserCodeError, match=r"^mine: feedback raised on x \(KeyError: 'index'\)"):
+        task.feedback([Answer(task.items[0], {"left": "a"}, Judgement({}, 1.0))])
+
+
+@pytest.mark.parametrize("method", ["privileged", "briefing"])
+def test_what_becomes_part_of_a_prompt_is_a_text(method):
+    for given, right in (("the key", True), (None, False), (["the key"], False)):
+        task = custom_task.CustomTask(changed(**{method: lambda self, item: given})(), "mine")  # noqa: B023
+        if right:
+            assert getattr(task, method)(task.items[0]) == given
+            continue
+        with pytest.raises(ValueError, match=f"^mine: {method} gave {re.escape(repr(given))} for x; expected a text"):
+            getattr(task, method)(task.items[0])
+
+
+def test_a_task_may_use_one_message_for_all_items():
+    """What a request holds of the first item stays as it is when the second one is asked about."""
+    items, message = [SimpleNamespace(task_id="x"), SimpleNamespace(task_id="y")], {"role": "user", "content": ""}
+
+    def prompts(self, item):
+        message["content"] = item.task_id
+        return {"left": [message]}
+
+    own = changed(__init__=lambda self, *given: setattr(self, "items", items), prompts=prompts)
+    asked = first_requests(Episode(items), custom_task.CustomTask(own(), "mine").prompts, samples=1)
+    assert [request.messages[0]["content"] for request in asked] == ["x", "y"]
 
 
 def test_two_items_of_one_name(monkeypatch):
@@ -212,7 +257,11 @@ def test_a_task_says_which_feedback_it_gives():
     ([], ValueError, "judge gave 0 judgements of 1 answers"),
     ([1.0], ValueError, "judge gave a float on x; expected a Judgement"),
     ([Judgement({"return": 1.0}, 1.0)], ValueError, "judge: a part cannot be named 'return'"),
-    (None, dotted.UserCodeError, "judge raised on x .*TypeError"),
+    (None, ValueError, "judge gave a NoneType on x; expected a list of Judgements"),
+    ({"x": Judgement({}, 1.0)}, ValueError, "judge gave a dict on x; expected a list of Judgements"),
+    ([Judgement({}, 1.0, failures="bad")], ValueError, "failures of the judgement of x is 'bad'; expected a list of"),
+    ([Judgement({}, 1.0, failures=(3,))], ValueError, r"failures of the judgement of x is \(3,\); expected a list of"),
+    ([Judgement({}, 1.0, verdict=None)], ValueError, "verdict of the judgement of x is None; expected a text"),
     ([Judgement({}, math.nan)], ValueError, "the total of x is nan, expected a finite number"),
     ([Judgement({}, -math.inf)], ValueError, "the total of x is -inf, expected a finite number"),
     ([Judgement({}, "2")], ValueError, "the total of x is '2', expected a finite number"),

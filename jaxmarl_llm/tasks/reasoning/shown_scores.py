@@ -7,10 +7,10 @@ be learned about the questions. So the score is a verifier's own estimate, or th
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from collections.abc import Callable, Sequence
 
+from jaxmarl_llm.tasks.custom_reward import finite_number
 from jaxmarl_llm.tasks.judgement import task_ids
 from jaxmarl_llm.tasks.reasoning.items import ReasoningItem
 from jaxmarl_llm.utils import dotted
@@ -39,10 +39,15 @@ def build(name: str, flip: float) -> Scores:
     def scores(items: Sequence[ReasoningItem], places: Sequence[int], texts: Sequence[str]) -> list[float]:
         try:
             given = verifier([item.question for item in items], list(texts))
+            numbers = dotted.listed(given)
         except dotted.RAISED as error:
             of = f"{FIELD} {name!r} raised on answers to {task_ids(items)}"
             raise dotted.UserCodeError(f"{of} ({dotted.reason(error)})") from error
-        return _checked(name, given, texts)
+        if numbers is None:
+            raise UserError(
+                f"{FIELD} {name!r} gave {given!r:.80}; expected a list with a number for every text"
+            )
+        return _checked(name, numbers, texts)
 
     return scores
 
@@ -59,13 +64,17 @@ def noised(item: ReasoningItem, place: int, text: str, flip: float) -> float:
     return float(item.right(answer, place) != (drawn / 2**64 < flip))
 
 
-def _checked(name: str, scores, texts: Sequence[str]) -> list[float]:
+def _checked(name: str, scores: Sequence, texts: Sequence[str]) -> list[float]:
     """A verifier's scores as floats; UserError unless there is a number from 0 to 1 for every text."""
-    try:
-        numbers = [float(score) for score in scores]
-    except Exception:  # also of a generator of the user's
-        raise UserError(f"{FIELD} {name!r} gave {scores!r:.80}; expected a number for every text") from None
-    outside = [number for number in numbers if not (math.isfinite(number) and 0 <= number <= 1)]
+    numbers = []
+    for score in scores:
+        try:
+            numbers.append(finite_number(score, "it"))
+        except UserError:
+            raise UserError(
+                f"{FIELD} {name!r} gave {score!r:.80}; expected a number for every text"
+            ) from None
+    outside = [number for number in numbers if not 0 <= number <= 1]
     if len(numbers) != len(texts) or outside:
         what = f"{outside[0]}" if outside else f"{len(numbers)} numbers for {len(texts)} texts"
         raise UserError(f"{FIELD} {name!r} gave {what}; expected a number from 0 to 1 for every text")

@@ -228,7 +228,7 @@ def of_function(function: Callable[..., Any], name: str = "") -> Tool:
         raise UserError(f"{FIELD} {name!r} is a {kind}; allowed are functions")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UserError(f"{FIELD} {name!r} is a generator; allowed are functions that return their result")
-    about = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+    about = (inspect.getdoc(function) or "").strip().split("\n\n")[0].replace("\n", " ")
     if not about:
         raise UserError(f"{FIELD} {name!r} has no docstring, which tells agents what it does")
     try:

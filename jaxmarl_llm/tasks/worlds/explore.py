@@ -1,9 +1,10 @@
 """What can be seen and done in a world, by walking through it at random."""
 
 import random
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+from jaxmarl_llm.tasks.worlds.checks import ended
 from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -12,7 +13,8 @@ EPISODES, STEPS = 200, 20
 
 
 # What these methods of a world give.
-GIVEN = {"rules": str, "show": str, "step": Step}  # and legal, texts
+GIVEN = {"rules": str, "show": str, "step": Step}
+LISTS = ("starts", "legal")
 
 
 def called(world: World, method: str, name: str, where: str, *arguments):
@@ -22,17 +24,37 @@ def called(world: World, method: str, name: str, where: str, *arguments):
     """
     try:
         given = getattr(world, method)(*arguments)
-        given = tuple(given) if method in ("starts", "legal") and not isinstance(given, str) else given
+        given = _values(method, given) if method in LISTS else given
     except dotted.RAISED as error:
         raise dotted.UserCodeError(f"{name}: {method} raised at {where} ({dotted.reason(error)})") from error
     if method == "legal":
         fits, wanted = isinstance(given, tuple) and all(isinstance(each, str) for each in given), "texts"
+    elif method == "starts":
+        fits, wanted = isinstance(given, tuple), "a list of Starts"
     else:
         kind = GIVEN.get(method, object)
         fits, wanted = isinstance(given, kind), "a text" if kind is str else f"a {kind.__name__}"
     if not fits:
         raise UserError(f"{name}: {method} gave {given!r:.80} at {where}; expected {wanted}")
     return given
+
+
+def _values(method: str, given: Any) -> Any:
+    """A list of a world as a tuple, and what is no list as it is; a set of actions in an order that stays the same."""
+    if method == "legal" and isinstance(given, set | frozenset | Mapping):
+        return tuple(given if isinstance(given, Mapping) else sorted(given))
+    values = dotted.listed(given)
+    return given if values is None else tuple(values)
+
+
+def legal_actions(world: World, name: str, where: str, state: State, agent: str) -> tuple[str, ...]:
+    """The actions that an agent may take; UserError if it may not wait, and what `called` raises."""
+    legal = called(world, "legal", name, where, state, agent)
+    if world.wait not in legal:
+        raise UserError(
+            f"{name}: the legal actions of {agent!r} in {where}, are {legal!r}; {world.wait!r} must be among them"
+        )
+    return legal
 
 
 class Episode(NamedTuple):
@@ -54,12 +76,12 @@ def episodes_of(world: World, number: int, name: str = "the world") -> Iterator[
         episode = Episode(start, [], [called(world, "reset", name, start.task_id, start)])
         for step_number in range(1, STEPS + 1):
             where, state = f"{start.task_id}, step {step_number}", episode.states[-1]
-            legal = {agent: called(world, "legal", name, where, state, agent) for agent in world.agents}
+            legal = {agent: legal_actions(world, name, where, state, agent) for agent in world.agents}
             joint = {agent: chance.choice(allowed) for agent, allowed in legal.items()}
             step = called(world, "step", name, where, state, joint)
             episode.joints.append(joint)
             episode.states.append(step.state)
-            if step.done:
+            if ended(step, name, where):
                 break
         yield episode
 

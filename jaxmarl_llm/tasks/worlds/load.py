@@ -44,10 +44,14 @@ def load_task(
     name, part = sources.parse(source)
     world = load_world(name, agents)
     where = f"{FIELD} {name!r}"
-    starts = list(called(world, "starts", where, "the beginning"))
-    if others := [one for one in starts if not isinstance(one, Start)]:
+    starts, again = (called(world, "starts", where, "the beginning") for _ in range(2))
+    if others := [one for one in (*starts, *again) if not isinstance(one, Start)]:
         raise UserError(f"{where}: starts gave {others[0]!r:.80}; expected each to be a Start")
     names = [start.task_id for start in starts]
+    if names != (others := [start.task_id for start in again]):
+        raise UserError(
+            f"{where}: starts gave {names!r:.80} and then {others!r:.80}; expected the same in every call"
+        )
     if twice := [one for one in names if names.count(one) > 1]:
         raise UserError(f"{where}: two starts have the task_id {twice[0]!r}")
     items = sources.of_split(starts, split)[part]
@@ -64,11 +68,11 @@ def _own(name: str, agents: tuple[str, ...]) -> World:
     try:
         world = make(agents)
     except dotted.RAISED as error:
-        raise UserError(
+        raise dotted.UserCodeRefused(
             f"{FIELD} {name!r} raised when called with {agents!r} ({type(error).__name__}: {error})"
         ) from error
     if missing := [part for part in NEEDED if not hasattr(world, part)]:
         raise UserError(f"{FIELD} {name!r} gave a {type(world).__name__} without {', '.join(missing)}")
-    if tuple(world.agents) != agents:
-        raise UserError(f"team.agents={agents!r}: {FIELD} {name!r} has {tuple(world.agents)!r}")
+    if (own := tuple(dotted.listed(world.agents) or (world.agents,))) != agents:
+        raise UserError(f"team.agents={agents!r}: {FIELD} {name!r} has {own!r}")
     return world

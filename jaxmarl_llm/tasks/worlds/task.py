@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from jaxmarl_llm.tasks.custom_reward import finite_number
 from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch, check_given
 from jaxmarl_llm.tasks.types import Messages
-from jaxmarl_llm.tasks.worlds import views
+from jaxmarl_llm.tasks.worlds import checks, views
 from jaxmarl_llm.tasks.worlds.actions import read_action
-from jaxmarl_llm.tasks.worlds.explore import called, walk
-from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World, advisers_of
+from jaxmarl_llm.tasks.worlds.explore import called, legal_actions, walk
+from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
 from jaxmarl_llm.utils.errors import UserError
 
 REMEMBERED = 1 << 16  # steps that are not played again
@@ -87,9 +87,9 @@ class WorldTask:
         self._share = share_views
         self.items = tuple(world.starts() if items is None else items)
         self.agents, self.world, self._remember, self._name = tuple(world.agents), world, remember, name
-        self._acting = [agent not in advisers_of(world) for agent in self.agents]
         check_given(self.items, self.agents)
-        if not world.best > 0:
+        self._acting = checks.acting(world, name)
+        if not finite_number(world.best, f"{name}: best") > 0:
             raise UserError(f"{name}: best is {world.best!r}; allowed is any number above 0")
         self._steps: collections.OrderedDict[_Place, Step] = collections.OrderedDict()
 
@@ -183,13 +183,8 @@ class WorldTask:
     def _legal(self, place: _Place, agent: str) -> tuple[str, ...]:
         """The actions that an agent may take; UserError if it may not wait."""
         turn = len(place.actions) + 1
-        legal = self._call("legal", place.start, self._state(place), agent, turn=turn)
-        if self.world.wait not in legal:
-            raise UserError(
-                f"{self._name}: the legal actions of {agent!r} in {place.name}, turn {turn}, are "
-                f"{legal!r}; {self.world.wait!r} must be among them"
-            )
-        return legal
+        where = f"{place.name}, turn {turn}"
+        return legal_actions(self.world, self._name, where, self._state(place), agent)
 
     def _play(self, item: Start, history: History) -> tuple[_Place, float]:
         """Where a conversation has come to, and the rewards until then."""
@@ -217,25 +212,28 @@ class WorldTask:
         else:
             before = self._state(place.before())
             joint = dict(zip(self.agents, place.actions[-1], strict=True))
-            step = self._call("step", place.start, before, joint, turn=len(place.actions))
-            step = self._with_numbers(step, f"{place.name}, turn {len(place.actions)}")
+            step = self._taken(place, before, joint)
         self._steps[place] = step
         if len(self._steps) > REMEMBERED:
             self._steps.popitem(last=False)
         return step
 
-    def _with_numbers(self, step: Step, where: str) -> Step:
-        """A step whose rewards are numbers of Python."""
-        reward = finite_number(step.reward, f"{self._name}: the reward at {where}")
-        if not isinstance(step.local, Mapping):
+    def _taken(self, place: _Place, before: State, joint: dict[str, str]) -> Step:
+        """The step of a joint action. UserError if it changed the state before, from which other answers go on."""
+        turn = len(place.actions)
+        can_change = not checks.is_constant(before)
+        seen = self._shown(place.start, before, turn) if can_change else []
+        step = self._call("step", place.start, before, joint, turn=turn)
+        if can_change and (now := self._shown(place.start, before, turn)) != seen:
             raise UserError(
-                f"{self._name}: local of the step at {where} is {step.local!r:.80}; expected a dict of numbers by agent"
+                f"{self._name}: step changed the state that it was given at {place.name}, turn {turn}, which then "
+                f"shows {now!r:.80} in place of {seen!r:.80}; expected a new state"
             )
-        local = {
-            agent: finite_number(own, f"{self._name}: the reward of {agent!r} at {where}")
-            for agent, own in step.local.items()
-        }
-        return dataclasses.replace(step, reward=reward, local=local)
+        return checks.with_numbers(step, self.agents, self._name, f"{place.name}, turn {turn}")
+
+    def _shown(self, start: Start, state: State, turn: int) -> list[str]:
+        """What all agents see of a state."""
+        return [self._call("show", start, state, agent, turn=turn) for agent in self.agents]
 
     def _call(self, method: str, start: Start, *arguments, turn: int = 0):
         """A method of the world, with the start and the turn in what it raises."""
@@ -260,6 +258,4 @@ class WorldTask:
     def _facts(self, place: _Place) -> tuple:
         """What can be seen of the last step."""
         step = self._step(place)
-        turn = len(place.actions)
-        seen = [self._call("show", place.start, step.state, agent, turn=turn) for agent in self.agents]
-        return step.reward, bool(step.done), *seen
+        return step.reward, step.done, *self._shown(place.start, step.state, len(place.actions))

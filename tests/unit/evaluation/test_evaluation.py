@@ -99,10 +99,12 @@ def test_results_are_split_by_how_problems_are_stated():
     assert not any("steps" in name for name in alike)
 
 
-def test_rewards_without_tests_have_no_pass_rate():
-    rows = ((action(6, 0, "judged"),),)
+@pytest.mark.parametrize("verdict", ["judged", ""])  # a task of one's own may give none
+def test_rewards_without_tests_have_no_pass_rate(verdict):
+    rows = ((action(6, 0, verdict),),)
     actual = Evaluation(rows, ("main",), CountingTask(()).normalise)
     assert not actual.tested and "pass@1" not in actual.summary()
+    assert "verdict/" not in actual.summary()
 
 
 @pytest.mark.parametrize("rows", [4, 8, 12, 16, 400])

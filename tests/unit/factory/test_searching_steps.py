@@ -78,8 +78,9 @@ OWN = {
     "short": lambda questions, texts: [1.0], "nothing": lambda questions, texts: None,
     "none": lambda questions, texts: [None] * len(texts), "nan": lambda questions, texts: [float("nan")] * len(texts),
     "text": lambda questions, texts: ["1"] * len(texts), "raises": lambda questions, texts: 1 / 0,
+    "named": lambda questions, texts: dict(enumerate(texts)), "late": lambda questions, texts: (1 / 0 for _ in texts),
 }  # fmt: skip
-short, nothing, none, nan, text, raises = OWN.values()
+short, nothing, none, nan, text, raises, named, late = OWN.values()
 
 
 @pytest.mark.parametrize("field", ["qstar.value", "qstar.process"])
@@ -89,6 +90,8 @@ short, nothing, none, nan, text, raises = OWN.values()
     ("none", "a number for p is None, expected a finite number"),
     ("nan", "a number for p is nan, expected a finite number"),
     ("text", "a number for p is '1', expected a finite number"),
+    ("named", "gave {0: .* for 2 texts; expected a number for each"),
+    ("late", r"raised on p \(ZeroDivisionError: division by zero\)"),
     ("raises", r"raised on p \(ZeroDivisionError: division by zero\)"),
 ])  # fmt: skip
 def test_functions_that_give_no_numbers(field, own, message):
@@ -97,7 +100,7 @@ def test_functions_that_give_no_numbers(field, own, message):
         values = step_search.values_of(config, None)
     else:
         values = functools.partial(step_search.rates_of(config), befores=["", ""])
-    error = dotted.UserCodeError if own == "raises" else UserError
+    error = dotted.UserCodeError if own in ("raises", "late") else UserError
     with pytest.raises(error, match=f"{field} 'test_searching_steps.{own}':? {message}"):
         values(places("a", "b"))
 

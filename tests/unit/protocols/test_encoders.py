@@ -61,6 +61,8 @@ ODD = {
     "one_dimension": lambda texts: np.arange(len(texts), dtype=float), "none": lambda texts: None,
     "not_finite": lambda texts: np.full((len(texts), 3), np.nan), "words": lambda texts: [["a", "b"]] * len(texts),
     "ragged": lambda texts: [[1.0] * (1 + n) for n in range(len(texts))], "too_few": too_few,
+    "digits": lambda texts: [["1", "2"]] * len(texts), "complex": lambda texts: [[1j, 2]] * len(texts),
+    "empty": lambda texts: [[]] * len(texts), "generator": lambda texts: ([1.0] for _ in texts),
     "several_lengths": lambda texts: np.ones((len(texts), len(texts))),
 }  # fmt: skip
 globals().update(ODD)

@@ -1,6 +1,7 @@
 """Who is asked, in which order."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from jaxmarl_llm.forest import Joint, Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols import Episode, Simultaneous
 from jaxmarl_llm.protocols.types import names_item
+from jaxmarl_llm.utils import dotted
 
 NONE = np.zeros(0)
 
@@ -84,6 +86,11 @@ def dies_by_name(answers):
     raise KeyError(f"item {answers[0].item!r}")
 
 
+def dies_on_the_way(answers):
+    yield {"aux": "again", "main": "again"}
+    raise KeyError("index")
+
+
 def dies_in_passing(answers):
     raise KeyError("index")  # which has an x, but not as a word
 
@@ -98,7 +105,12 @@ def test_a_number_names_an_item_in_quotes_only(name, expected):
     (dies, RuntimeError, r"the feedback raised on x \(LookupError: no such file\)"),
     (dies_by_name, KeyError, "item 'x'"),
     (dies_in_passing, RuntimeError, r"the feedback raised on x \(KeyError: 'index'\)"),
-    (lambda answers: None, RuntimeError, "the feedback raised on x"),
+    (lambda answers: None, ValueError, "the feedback on x is None; expected a list with {agent: text} for each ans"),
+    (lambda answers: {"a": "x", "b": "y"}, ValueError, "the feedback on x is {'a': 'x', 'b': 'y'}; expected a list"),
+    (lambda answers: [None] * 2, ValueError, "the feedback on x is None; expected {agent: text}"),
+    (lambda answers: ["again"] * 2, ValueError, "the feedback on x is 'again'; expected {agent: text}"),
+    (dies_on_the_way, dotted.UserCodeError, r"the feedback raised on x \(KeyError: 'index'\)"),
+    (lambda answers: sys.exit(3), dotted.UserCodeError, r"the feedback raised on x \(SystemExit: 3\)"),
     (lambda answers: feedback(answers)[:1], ValueError, r"said 1 things about 2 answers to \['x'\]"),
     (lambda answers: [{"aux": "again"}] * 2, ValueError, "the feedback on x has no text for main"),
 ])  # fmt: skip

@@ -91,7 +91,7 @@ LATER = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 
 
 def test_rows_of_a_function_have_prompts_of_later_turns():
-    given = {"one": [{"agent": "aux", "messages": LATER, "text": "b", "weight": 0.5}], "two": {"main": "c"}}
+    given = {"one": [{"agent": "aux", "messages": LATER, "text": "b", "weight": np.float32(0.5)}], "two": {"main": "c"}}
     first, second = demonstration_sources.of_items(Task(), lambda item: given[item.task_id], "mine:f")
     assert (first.agent, first.messages, first.text, first.weight) == ("aux", tuple(LATER), "b", 0.5)
     assert (second.text, second.weight) == ("c", 1.0)

@@ -128,11 +128,32 @@ def wordy_verifier(questions, texts):
     return ["sure" for _ in texts]
 
 
+def digits_verifier(questions, texts):
+    return "0" * len(texts)
+
+
+def listed_digits_verifier(questions, texts):
+    return ["0" for _ in texts]
+
+
+def named_verifier(questions, texts):
+    return dict.fromkeys(range(len(texts)), 0.5)
+
+
+def late_verifier(questions, texts):
+    yield 0.5
+    raise KeyError("weights")
+
+
 def broken_verifier(questions, texts):
     raise KeyError("weights")
 
 
 @pytest.mark.parametrize("name, kind, message", [
+    ("late_verifier", UserCodeError, r"late_verifier' raised on answers to two \(KeyError: 'weights'\)"),
+    ("digits_verifier", UserError, "digits_verifier' gave '00'; expected a list with a number for every text"),
+    ("listed_digits_verifier", UserError, "verifier' gave '0'; expected a number for every text"),
+    ("named_verifier", UserError, r"named_verifier' gave \{0: 0.5, 1: 0.5\}; expected a list with a number"),
     ("broken_verifier", UserCodeError, r"broken_verifier' raised on answers to two \(KeyError: 'weights'\)"),
     ("bad_verifier", UserError, "bad_verifier' gave 1.5; expected a number from 0 to 1"),
 ])  # fmt: skip

@@ -1,5 +1,6 @@
 """Functions as tools in the sandbox, and coding's run_tests."""
 
+import functools
 import sys
 
 import pytest
@@ -14,6 +15,9 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.task import CodingTask
 from jaxmarl_llm.tasks.planned import PlannedTask
 from jaxmarl_llm.tasks.tools import Call, Toolbox, sandboxed
+from jaxmarl_llm.tasks.tools.toolbox import of_function
+from jaxmarl_llm.utils.dotted import UserCodeError
+from jaxmarl_llm.utils.errors import UserError
 
 SOURCE = '''
 import os, time
@@ -156,6 +160,42 @@ def test_a_task_without_tools_is_refused():
             pass
     with tools.opened(config, None, CodingTask([ITEM], None)) as box:
         assert box.names == ("run_tests",)
+
+
+class Shop:
+    """Knows prices, by a method that is a tool."""
+
+    def __init__(self, listed):
+        self.tools, self._prices = functools.partial(listed, self), {"tea": 3}
+
+    def price(self, good: str) -> int:
+        """What a good costs."""
+        return self._prices[good]
+
+
+@pytest.mark.parametrize("listed", [
+    lambda shop: [shop.price], lambda shop: (of_function(f) for f in (shop.price,)), lambda shop: (shop.price,),
+])  # fmt: skip
+def test_tools_of_a_task_of_ones_own(listed):
+    config = base_config()
+    config.tools.of_task = True
+    with tools.opened(config, None, Shop(listed)) as box:
+        assert box.lines() == ["price(good: text): What a good costs."]
+        assert box.result(ONE_MORE, call("price", good="tea")) == "3"
+
+
+@pytest.mark.parametrize("listed, kind, message", [
+    (lambda shop: None, UserError, "of task.kind='coding' gave None; expected a list of functions, or of Tools"),
+    (lambda shop: ["price"], UserError, r"of task.kind='coding' gave \['price'\]; expected a list of functions"),
+    (lambda shop: [], UserError, "task.kind='coding' has no tools, allowed are tasks with a method"),
+    (lambda shop: 1 / 0, UserCodeError, r"tools of task.kind='coding' raised \(ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_tools_of_a_task_that_are_none(listed, kind, message):
+    config = base_config()
+    config.tools.of_task = True
+    with pytest.raises(kind, match=f"^tools.of_task=True: .*{message}"):
+        with tools.opened(config, None, Shop(listed)):
+            pass
 
 
 def test_a_planner_calls_the_tools_of_the_task(executor):

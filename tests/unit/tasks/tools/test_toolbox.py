@@ -57,6 +57,10 @@ def test_what_agents_read():
     assert '<tool_call>{"name": "add", "arguments": {"<name>": "<value>"}}</tool_call>' in text
 
 
+def blank(a: int):
+    """  """
+
+
 def nothing(a: int):
     return a
 
@@ -137,6 +141,7 @@ def test_coroutines_are_awaited():
     (by_name, r"'by_name': its parameter '\*\*numbers: int' is variadic keyword; allowed"),
     (unknown, r"'unknown': its parameters cannot be read \(NameError: name 'Nowhere' is not defined\)"),
     (nothing, "tools.functions 'nothing' has no docstring"),
+    (blank, "tools.functions 'blank' has no docstring"),
     (untyped, "tools.functions 'untyped': its parameter 'a' needs one of the types str, int, float, bool"),
     (listed, "tools.functions 'listed': its parameter 'a' needs one of the types"),
 ])  # fmt: skip

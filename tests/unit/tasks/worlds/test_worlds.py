@@ -1,5 +1,6 @@
 """The worlds: their rules by hand, the fewest steps by search, and how texts become actions."""
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -8,12 +9,13 @@ import re
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 import worlds
 from repository import ROOT
 from worlds import Counting, episode, fewest_steps, seen
 
-from jaxmarl_llm.tasks.worlds import Step, World, actions
+from jaxmarl_llm.tasks.worlds import Start, Step, World, actions
 from jaxmarl_llm.tasks.worlds.corridor import ACTIONS, Corridor
 from jaxmarl_llm.tasks.worlds.explore import vocabulary, walk
 from jaxmarl_llm.tasks.worlds.kitchen import NOTHING, Kitchen
@@ -276,6 +278,10 @@ def test_a_world_that_exits_is_named():
     ("step", None, "step gave None at zero, turn 1; expected a Step"),
     ("step", Step(1, local=[1.0]), r"local of the step at zero, turn 1 is \[1.0\]; expected a dict of numbers by"),
     ("legal", (1, 2, "wait"), r"legal gave \(1, 2, 'wait'\) at zero, turn 1; expected texts"),
+    ("step", Step(1, done="no"), "done at zero, turn 1 is 'no'; expected True or False"),
+    ("step", Step(1, done=np.array([True, False])), r"done at zero, turn 1 is array\(\[ True, .*\); expected"),
+    ("step", Step(1, local={"c": 1.0}), r"there is a reward of 'c' at zero, turn 1; its agents are \('a', 'b'\)"),
+    ("legal", None, "legal gave None at zero, turn 1; expected texts"),
     ("legal", "wait", "legal gave 'wait' at zero, turn 1; expected texts"),
     ("show", 3, "show gave 3 at zero(, turn 1)?; expected a text"),
     ("rules", None, "rules gave None at zero; expected a text"),
@@ -286,16 +292,69 @@ def test_what_methods_of_a_world_must_give(method, given, message):
     with pytest.raises(UserError, match=f"^task.source 'mine': {message}"):
         task.prompts(task.items[0])
         episode(task, task.items[0], {"a": "add", "b": "add"})
-    with pytest.raises(UserError, match=f"{method} gave|local of") as error:
+    with pytest.raises(UserError, match=f"{method} gave|local of|done at|a reward of") as error:
         list(walk(world))
         vocabulary(world)
         episode(task, task.items[0], {"a": "add", "b": "add"})
-    assert "expected" in str(error.value)
+    assert "expected" in str(error.value) or "its agents are" in str(error.value)
+
+
+@pytest.mark.parametrize("part, given, message", [
+    ("best", None, "best is None, expected a finite number"),
+    ("best", "1", "best is '1', expected a finite number"),
+    ("best", math.inf, "best is inf, expected a finite number"),
+    ("advisers", "a", r"advisers is 'a'; expected a list of some of \('a', 'b'\), not of all"),
+    ("advisers", ("c",), r"advisers is \('c',\); expected a list of some of"),
+    ("advisers", ("a", "b"), r"advisers is \('a', 'b'\); expected a list of some of"),
+])  # fmt: skip
+def test_what_a_world_says_of_itself(part, given, message):
+    with pytest.raises(UserError, match=f"^task.source 'mine': {message}"):
+        WorldTask(type("Odd", (Counting,), {part: given})(), name="task.source 'mine'")
+
+
+class Changing(Counting):
+    """Its states are lists, which ``step`` changes, or objects with a number in them."""
+
+    def __init__(self, make=lambda number: [number], changes=True):
+        super().__init__(goal=9)
+        self._make, self._changes = make, changes
+
+    def reset(self, start):
+        return self._make(start.start)
+
+    def show(self, state, agent):
+        return f"The number is {state[0]}."
+
+    def step(self, state, actions):
+        step = super().step(state[0], actions)
+        if self._changes:
+            state[0] = step.state
+        return dataclasses.replace(step, state=state if self._changes else self._make(step.state))
+
+
+@pytest.mark.parametrize("make", [lambda number: [number], lambda number: collections.UserList([number])])
+def test_a_step_that_changes_its_state_is_noticed(make):
+    """Other answers go on from the same state: of the third, 1 would have been the number before."""
+    answers = {"a": ["wait", "add", "wait"], "b": ["wait", "wait", "wait"]}
+    task = WorldTask(Changing(make), name="task.source 'mine'")
+    shows = r"which then shows \['The number is 1.', .* in place of \['The number is 0."
+    with pytest.raises(UserError, match=f"'mine': step changed the state that it was given at zero, turn 1, {shows}"):
+        task.judge([task.items[0]] * 3, answers, [()] * 3)
+    task = WorldTask(Changing(make, changes=False))
+    totals = [one.total for one in task.judge([task.items[0]] * 3, answers, [()] * 3)]
+    assert totals == [0.25, 0.25, 0.25]
+
+
+def test_actions_of_a_set_have_one_order():
+    world = type("Odd", (Counting,), {"legal": lambda self, state, agent: {"wait", "add", "go"}})()
+    assert WorldTask(world).legal(0, "a") == ("add", "go", "wait")
 
 
 @pytest.mark.parametrize("starts, message", [
     (lambda self: 1 / 0, "starts raised at the beginning .*ZeroDivisionError"),
-    (lambda self: None, "starts raised at the beginning .*TypeError"),
+    (lambda self: None, "starts gave None at the beginning; expected a list of Starts"),
+    (lambda self: {Start("zero")}, "starts gave .* at the beginning; expected a list of Starts"),
+    (lambda self: [Start(str(random.random()))], r"starts gave \['.*'\] and then \['.*'\]; expected the same in every"),
     (lambda self: ["zero"], "starts gave 'zero'; expected each to be a Start"),
 ])  # fmt: skip
 def test_starts_of_ones_own(starts, message, monkeypatch):
@@ -327,6 +386,9 @@ def test_waiting_is_always_allowed():
     add = {"a": "add", "b": "add"}
     with pytest.raises(ValueError, match=r"actions of 'a' in zero, turn 2, are \('add',\); 'wait' must be among them"):
         episode(WorldTask(Restless(goal=9)), Restless().starts()[0], add, add)
+    silent = type("Silent", (Counting,), {"legal": lambda self, state, agent: ()})()
+    with pytest.raises(ValueError, match=r"actions of 'a' in zero, step 1, are \(\); 'wait' must be among them"):
+        WorldTask(silent).seen()
 
 
 def test_an_answer_after_the_end_is_refused():
