@@ -46,9 +46,9 @@ def with_numbers(step: Step, agents: Sequence[str], name: str, where: str) -> St
         raise UserError(
             f"{name}: local of the step at {where} is {step.local!r:.80}; expected a dict of numbers by agent"
         )
-    if strangers := [agent for agent in step.local if agent not in agents]:
+    if others := [agent for agent in step.local if agent not in agents]:
         raise UserError(
-            f"{name}: there is a reward of {strangers[0]!r} at {where}; its agents are {agents!r}"
+            f"{name}: there is a reward of {others[0]!r} at {where}; its agents are {agents!r}"
         )
     local = {
         agent: finite_number(own, f"{name}: the reward of {agent!r} at {where}")
