@@ -37,9 +37,9 @@ def test_the_page_of_systems_says_which_have_a_config_and_a_row_of_the_game():
     assert named(r"It has no rows for\n(.*?)\.\n") == set(SYSTEMS) - set(systems.SYSTEMS)
     coding = {"task.kind": "coding"}
     others = {name for name, fields in systems.SYSTEMS.items() if (coding | fields)["task.kind"] != "coding"}
-    assert named(r"default run with\nit; for (.*?) it uses another task") == others
+    assert named(r"default run with\nit; of (.*?) it is on another task") == others
     played = {fields["train.system"] for fields in sweep_game.TRAINERS.values()}
-    assert named(r"\(game\.md\);\n(.*?) are not in that comparison") == set(SYSTEMS) - played
+    assert named(r"\(game\.md\);\n(.*?) are not among them") == set(SYSTEMS) - played
 
 
 def test_the_code_map_has_every_folder_and_file():
