@@ -18,7 +18,7 @@ NAME = "reference.json"
 
 
 class Reference:
-    """The reference policy of all pairs of a pool, in place of a second copy of the parameters.
+    """The reference policy of all pairs of a pool, without a second copy of the parameters.
 
     Args:
       pool: pairs of single turns, complete before `set`.
@@ -67,9 +67,9 @@ class Reference:
         yield
 
     def restore(self, step: int) -> None:
-        """Restore it, if the stage began in one of the first ``step`` iterations; the pool is restored before.
+        """Restore it if the stage began in one of the first ``step`` iterations; restore the pool first.
 
-        UserError if it is missing then, cannot be read, or is of other pairs than the pool's.
+        UserError if it is then missing, cannot be read, or belongs to other pairs than the pool's.
         """
         self._logprobs = None
         path = self._folder / NAME
@@ -85,7 +85,7 @@ class Reference:
             begins_at, logprobs = int(kept["begins_at"]), np.array(kept["logprobs"], np.float32)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
-        if begins_at >= step:  # that iteration is done again
+        if begins_at >= step:  # that iteration is repeated
             return
         if logprobs.shape != (self._pool.size, 2):
             raise UserError(

@@ -1,8 +1,8 @@
-"""Pairs of siblings: turns of one agent under one prompt, of which one is worth more than the other.
+"""Pairs of siblings: turns of one agent under one prompt, one of which has a higher value than the other.
 
-The value of a turn is the mean reward of the joint answers through it: of a leaf of a tree its reward, of an inner
-node the mean of its children's values (where each has equally many), which is the mean backup of MALT
-(arXiv 2412.01928). Siblings have the same parent, so that what came before does not count; several samples of the
+The value of a turn is the mean reward of the joint answers through it. For a leaf of a tree it is its reward,
+for an inner node the mean of its children's values (where each has equally many); this is the mean backup of
+MALT (arXiv 2412.01928). Siblings have the same parent, so earlier turns do not count; several samples of the
 first prompt are siblings too.
 """
 
@@ -61,7 +61,7 @@ def pairs_by_label(
     most: int,
     selection: str,
 ) -> list[Pair]:
-    """`pairs_of` for any values and labels of the turns; NaN: in no pair."""
+    """`pairs_of` for any values and labels of the turns; a turn with NaN is in no pair."""
     requests: dict[int, list[int]] = {}
     for turn in forest.turns:
         requests.setdefault(turn.request, []).append(turn.id)
