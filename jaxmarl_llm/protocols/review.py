@@ -9,7 +9,7 @@ EDIT = "Check it, mend what is wrong, and write the whole answer again."
 
 
 def show_last(messages: Messages, agent: str, texts: Mapping[str, str]) -> Messages:
-    """The prompt of a reviewer with the last version alone, after the question."""
+    """The prompt of a reviewer with only the last version, after the question."""
     *before, question = messages
     author, text = list(texts.items())[-1]
     content = f"{question['content']}\n\nThe answer so far, by {author}:\n{text.strip()}\n\n{EDIT}"
