@@ -5,9 +5,8 @@ The planner reads the question and the calls so far, and writes what is needed a
 ends the conversation without an answer, and is counted separately (`tasks.planned`). Results of tools are
 part of prompts, and are never trained on.
 
-In the released code a planner without a route is sent to the caller, and planners read the roles of other
-agents differently in training than afterwards. Here demonstrations have the prompts of this protocol
-(`worked`).
+In the released code a planner without a route is sent to the caller, and prompts name the planner's role
+differently in training than afterwards. Here demonstrations have the prompts of this protocol (`worked`).
 """
 
 import dataclasses
