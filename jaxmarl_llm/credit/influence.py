@@ -1,4 +1,4 @@
-"""Influence-aware returns and transition bonuses of answers that are revised in turns (MAPoRL, arXiv 2502.18439).
+"""Influence-aware returns and transition bonuses of answers revised in turns (MAPoRL, arXiv 2502.18439).
 
 With V_{t,a} the score of agent a's answer in turn t, the return of an answer is its own score plus the value
 of all agents' later answers, on the scale of a score:
@@ -26,7 +26,8 @@ SHARES = ("all", "individual")
 def influence_returns(
     scores_BTN, *, discount: float = 0.3, horizon: str = "discounted", share: str = "all"
 ) -> jax.Array:
-    """Return of every answer of conversations of T turns, from the scores of all answers (MAPoRL, arXiv 2502.18439).
+    """Return of every answer in conversations of T turns, from all answers' scores (MAPoRL, arXiv
+    2502.18439).
 
     The module has the equation. Linear in the scores; gradients reach all of them.
 

@@ -1,4 +1,4 @@
-"""Advantages of actions over waiting: of a joint action, and of each agent's part in it, in the order of the agents.
+"""Advantages of actions over waiting: of a joint action, and of each agent's part in it, in agent order.
 
 WAIT, w, is an action that does not change the state and earns nothing, so that Q(s, w) = gamma V(s), and V
 needs no separate model (ReAd, arXiv 2405.14314).

@@ -64,7 +64,7 @@ def distillation(
 
 
 def teacher_divergence(student_logprobs_BLK, teacher_logprobs_BLK, mask_BL) -> jax.Array:
-    """The KL of `distillation` at each position, in nats: [..., L, K] twice -> float32 [..., L], 0 where masked.
+    """The KL of `distillation` at each position, in nats: [..., L, K] twice -> float32 [..., L]; 0 if masked.
 
     Its gradient to the student's logits is that of `distillation`, before the mean (arXiv 2401.10491).
 

@@ -21,7 +21,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Advice(MultiTurn):
-    """The first agent of the prompts advises the second one; ``turns`` are the actor's, with ``later_samples=1``.
+    """The first agent of the prompts advises the second; ``turns`` are the actor's, with ``later_samples=1``.
 
     Attributes:
       every: turns of the actor per advice.

@@ -35,7 +35,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A text of the search; ``turn`` is the id of the turn that wrote its last piece, None before the first one."""
+    """A text of the search; ``turn``: id of the turn that wrote its last piece, None before the first one."""
 
     text: str = ""
     turn: int | None = None

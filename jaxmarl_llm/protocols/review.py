@@ -1,4 +1,6 @@
-"""Review: the first agent writes an answer, each next one edits the last version (Corex, arXiv 2310.00280)."""
+"""Review: the first agent writes an answer, each next one edits the last version (Corex, arXiv
+2310.00280).
+"""
 
 from collections.abc import Mapping
 

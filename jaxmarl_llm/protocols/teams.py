@@ -1,4 +1,4 @@
-"""Two teams and a judge: each team discusses, the judge compares their answers and decides (Corex, arXiv 2310.00280).
+"""Two teams and a judge: teams discuss, the judge compares answers and decides (Corex, arXiv 2310.00280).
 
 The judge is the last agent; the first half of the others is the first team. (Corex draws the teams; agents of
 one model are interchangeable.) In every turn all members answer, from the second turn on after reading the

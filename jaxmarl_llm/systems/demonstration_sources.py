@@ -1,4 +1,4 @@
-"""Where demonstrations come from: a JSONL file, a function of the user's own, or the task's reference answers."""
+"""Sources of demonstrations: a JSONL file, a function of the user's own, or the task's reference answers."""
 
 import dataclasses
 import math

@@ -24,7 +24,7 @@ from jaxmarl_llm.systems.types import Credit
 
 
 class Decisions(NamedTuple):
-    """The decisions of E routes, up to D each: places and choices row by row, rewards (E, D), lengths (E,)."""
+    """The decisions of E routes, up to D each: places, choices (row by row), rewards (E, D), lengths (E,)."""
 
     places: list[Place]
     chosen: list[str | None]
@@ -110,7 +110,7 @@ def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Dec
 
 
 def of_routes(forest: Forest, agents) -> dict[str, float]:
-    """``router/answers``, the mean number of answers of a route, and ``<agent>/asked``, its share of all answers."""
+    """``router/answers``, the mean number of answers per route; ``<agent>/asked``, its share of answers."""
     chains = forest.chains()
     given = [forest.turns[joint.turns[0]].agent for joint in forest.joints]
     shares = {f"{agent}/asked": given.count(agent) / len(given) for agent in agents}

@@ -43,8 +43,8 @@ class Dpo:
     Attributes:
       models: the pairs.
       agents: the agents that learn.
-      scores: ``scores(forest, reference)``: log-probabilities of every turn's tokens under the policies as they
-        are, or the reference.
+      scores: ``scores(forest, reference)``: log-probabilities of every turn's tokens under the current
+        policies, or the reference.
       batch: pairs of each agent in an update.
       collect: number of first iterations that only collect; no rollouts are made after them.
       beta: see `losses.dpo`.

@@ -36,7 +36,7 @@ class WithExperience:
         return self.by(forest)
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Add the shortcuts of the iteration to the memory; returns its size and how often an item was shown."""
+        """Add the iteration's shortcuts to the memory; returns its size and how often items were shown."""
         self.models.add(credit.forest)
         uses = [item.uses for item in self.models]
         return {"experience/kept": float(len(uses)), "experience/uses": sum(uses) / max(len(uses), 1)}

@@ -1,4 +1,4 @@
-"""MALT: roles in a chain learn from a tree of answers, by demonstrations and then by preferences (arXiv 2412.01928).
+"""MALT: roles in a chain learn from a tree of answers, by imitation, then by preferences (arXiv 2412.01928).
 
 A generator answers, a verifier comments, a refiner gives the final answer; each continues every path so far n
 times (`protocols.Tree`). The value of a leaf is its reward, that of an inner turn the mean of its children,
@@ -106,7 +106,8 @@ def changes(forest: Forest) -> dict[str, float]:
 
 
 def imitation(made: Forest, scores) -> tuple[np.ndarray, dict[str, float]]:
-    """Advantages (turns,) that make the update cross-entropy, and its value ``<agent>/sft_loss`` in nats per token.
+    """Advantages (turns,) that make the update cross-entropy, and its value in nats per token,
+    ``<agent>/sft_loss``.
 
     Args:
       made: the turns to imitate, of every agent.

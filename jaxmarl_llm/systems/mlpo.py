@@ -24,7 +24,7 @@ from jaxmarl_llm.systems.types import Credit
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
-    """Credit with the advantages of the leader's answers among those after the same peer answers; peers have none."""
+    """Credit that compares the leader's answers after the same peer answers; peers have advantage 0."""
     fixed_config = dataclasses.replace(config, baseline="mean", normalise=False)
     return magrpo.compare(forest, magrpo.returns(forest, fixed_config), groups(forest), fixed_config)
 

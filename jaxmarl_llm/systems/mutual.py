@@ -6,10 +6,10 @@ chain g of a start is played again by the actor alone, from the same start and w
 
     D_t,g = G_t,g - G'_g
 
-where G_t,g is what the actor earns from the advice of turn t onwards, and G'_g the return of the whole episode
-without advice. So an adviser earns nothing for what its actor can do without it. `magrpo.compare` makes the
-advantages within an agent's turns of a group: ``baseline="none"`` compares advice only with no advice,
-``mean`` also with the other advice in its group.
+where G_t,g is what the actor earns from the advice of turn t onwards, and G'_g the return of the whole
+episode without advice. So an adviser earns nothing for what its actor can do without it. `magrpo.compare`
+makes the advantages within an agent's turns of a group: ``baseline="none"`` compares advice only with no
+advice, ``mean`` also with the other advice in its group.
 
 The equation is ours: the paper gives none that could be verified. It only says that the language model's next
 guidance depends on the student's report of how the last one went.
@@ -29,10 +29,11 @@ PLAIN = CreditConfig()
 
 
 def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
-    """Credit of actor and adviser, by the equation above; UserError where nothing was played without the adviser.
+    """Credit of actor and adviser, by the equation above; UserError if nothing was played without the
+    adviser.
 
-    ``extra_metrics``: ``<adviser>/difference``, the mean of D over the first advice of all episodes, in units of the
-    reward.
+    ``extra_metrics``: ``<adviser>/difference``, the mean of D over the first advice of all episodes, in units
+    of the reward.
     """
     if forest.alone is None:
         raise UserError(
@@ -49,7 +50,7 @@ def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
 
 
 def paired_returns(forest: Forest, config: CreditConfig) -> np.ndarray:
-    """G', the return without advice of the episode that each advice is part of, float32 (advice,), in their order."""
+    """G', the return without advice of each advice's episode, float32 (advice,), in order."""
     alone_J = magrpo.joint_returns(forest.alone, config)
     of_chain = [alone_J[j] for j, joint in enumerate(forest.alone.joints) if joint.follows is None]
     chain_J = chains(forest)

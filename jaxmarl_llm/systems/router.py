@@ -1,6 +1,7 @@
 """A learned router: a small network that decides after every answer which agent is next, or to stop.
 
-It reads a frozen encoder's vectors of the question and of the last answer, who gave it, and how many there are:
+It reads a frozen encoder's vectors of the question and the last answer, its author, and the number of
+answers:
 
     h = tanh(W x + b),   pi(a | place) = softmax(U h + c),   V(place) = u h + d
 
@@ -138,7 +139,7 @@ class Router:
         return [self._vectors[text] * bool(text) for text in texts]
 
     def _padded(self, places: Sequence[Place]) -> tuple[np.ndarray, np.ndarray]:
-        """Features (X, F) of places and whether they are before the first answer, filled up to a power of two."""
+        """Features (X, F) of places, and whether they precede the first answer, padded to a power of two."""
         parts = [
             self._of_texts([place.question for place in places]),
             self._of_texts([place.answer for place in places]),

@@ -14,8 +14,9 @@ applied.
 The prompts are those of the demonstrations (`Sft`), or those that the team reaches by itself (`OnRollouts`,
 DAgger, arXiv 1011.0686), such as after its own wrong answer.
 
-Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv 2401.10491).
-Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss (`LossConfig.teacher_weight`).
+Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv
+2401.10491). Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss
+(`LossConfig.teacher_weight`).
 """
 
 import contextlib

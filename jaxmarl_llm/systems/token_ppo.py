@@ -30,11 +30,12 @@ class TokenPpo:
     Attributes:
       of_returns: returns and groups of the turns; its advantages are not used.
       models: the value models of the agents that learn, with values after every token.
-      config: turn weights; with ``normalise`` the advantages of all tokens of an agent in an iteration have mean 0 and
-        standard deviation 1.
+      config: turn weights; with ``normalise`` the advantages of all tokens of an agent in an iteration have
+        mean 0 and standard deviation 1.
       lam: lambda of generalised advantage estimation, 0..1.
       kl: weight of the penalty of each token, in units of the return per nat.
-      reference: log-probabilities of every turn's tokens under the policies that the agents began as; read with ``kl``.
+      reference: log-probabilities of every turn's tokens under the agents' initial policies; read with
+        ``kl``.
       warmup: number of first iterations, in which only the value models learn.
     """
 

@@ -28,8 +28,8 @@ class Credit:
       extra_metrics: metrics of the system's own.
       token_advantages: by id of the turn, float32 (L',), where every token has its own advantage;
         ``advantages`` are then their means, for metrics and transcripts.
-      teachers: by id of the turn, ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens, for
-        `LossConfig.teacher_weight`; None: no teacher.
+      teachers: by id of the turn, ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens,
+        for `LossConfig.teacher_weight`; None: no teacher.
     """
 
     forest: Forest

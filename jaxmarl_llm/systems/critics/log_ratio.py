@@ -37,7 +37,7 @@ Text = tuple[np.ndarray, np.ndarray]  # token ids of a prompt and of what was wr
 
 @struct.dataclass
 class Turns:
-    """T turns of each of B sequences: prompts (B, T, P), left-padded, and completions (B, T, L) with their lengths.
+    """T turns of each of B sequences: left-padded prompts (B, T, P), and completions (B, T, L) with lengths.
 
     Missing turns of shorter sequences, and padding sequences, have completions of length 0.
     """
@@ -170,8 +170,8 @@ def train_step(
         change the result.
 
     Returns:
-      The new state, and ``loss``, ``accuracy`` and ``grad_norm``, scalars. If any of these is not finite, the state
-      is the old one.
+      The new state, and ``loss``, ``accuracy`` and ``grad_norm``, scalars. If any of these is not finite, the
+      state is the old one.
     """
 
     def of_part(params, part):

@@ -1,9 +1,9 @@
 """Value models of texts: a language model with a linear head on the features of the last or of every token.
 
-Critics (V of a prompt, Q of a prompt with its answer, V before each token) and reward models (the score of a joint
-answer) are such models. They are stacks like those of the agents, with a head beside each model's trainable
-parameters. So adapters over the shared base, full copies, meshes and checkpoints work in the same way for
-both.
+Critics (V of a prompt, Q of a prompt with its answer, V before each token) and reward models (the score of a
+joint answer) are such models. They are stacks like those of the agents, with a head beside each model's
+trainable parameters. So adapters over the shared base, full copies, meshes and checkpoints work in the same
+way for both.
 """
 
 import functools

@@ -121,7 +121,8 @@ class Dialogues:
     def draw(self, number: int, times: int) -> list[tuple[list[Text], list[Text]]]:
         """``number`` pairs of dialogues about one item, the better one first, drawn at random from all pairs.
 
-        ``times`` numbers the draw, and a pair may come twice. [] if no two dialogues about an item ended differently.
+        ``times`` numbers the draw; a pair may come twice. [] if no two dialogues about an item ended
+        differently.
         """
         members, pairs_K2 = self._pairs()
         if not len(pairs_K2):
@@ -147,7 +148,7 @@ class Dialogues:
         return self._sizes
 
     def _pairs(self) -> tuple[list[tuple[Record, int]], np.ndarray]:
-        """All dialogues as (record, number in it), and the pairs of one that ended better than another, int (K, 2)."""
+        """All dialogues as (record, number in it), and the pairs (better, worse) of one item, int (K, 2)."""
         if self._better is not None:
             return self._better
         members = [(record, d) for record in self.records for d in range(len(record.dialogues))]

@@ -1,4 +1,4 @@
-"""Turns with labels, kept for later training: those of label 1 to imitate, and pairs of siblings to prefer."""
+"""Labelled turns, kept for later training: those of label 1 to imitate, and pairs of siblings to prefer."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Log-probabilities of pairs of turns under the parameters that a stage begins with, kept for the whole stage."""
+"""Log-probabilities of pairs of turns under a stage's initial parameters, kept for the whole stage."""
 
 import contextlib
 import json
@@ -37,7 +37,7 @@ class Reference:
         return self._logprobs is not None
 
     def set(self, scores: Callable[[Forest], list[np.ndarray]], batch: int) -> None:
-        """Keep the log-probabilities of all pairs under the parameters as they are, ``batch`` pairs at a time."""
+        """Keep the log-probabilities of all pairs under the current parameters, ``batch`` pairs at a time."""
         place = self._places()
         self._logprobs = np.zeros((len(place), 2), np.float32)
         of_agents = [[pair for pair in self._pool.pairs if pair.winner[0].agent == a] for a in self._agents]
@@ -52,7 +52,7 @@ class Reference:
             files.atomic_write_text(self._folder / NAME, text)
 
     def of(self, drawn: dpo.Drawn, made: Forest) -> list[np.ndarray]:
-        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P_i, 2) for each agent."""
+        """The kept log-probabilities of drawn pairs, winner first, float32 (P_i, 2) for each agent."""
         place = self._places()
         return [self._logprobs[[place[id(pair)] for pair in pairs]].reshape(-1, 2) for pairs in drawn]
 

@@ -18,7 +18,7 @@ from jaxmarl_llm.tasks.judgement import Judgement
 
 
 def labels_of(values_R: np.ndarray, threshold: float) -> np.ndarray:
-    """Labels of turns from their values: 1 above ``threshold``, else 0, NaN without a value; float32 (turns,).
+    """Labels of turns from their values: 1 above ``threshold``, else 0, NaN without value; float32 (turns,).
 
     >>> labels_of(np.array([0.75, 0.5, np.nan]), 0.5).tolist()
     [1.0, 0.0, nan]
@@ -34,11 +34,11 @@ def pairs_of(
     selection: str = "gap",
     threshold: float | None = None,
 ) -> list[Pair]:
-    """Pairs of siblings with different labels, request by request; the rewards of a pair are the turns' values.
+    """Pairs of siblings with different labels, request by request; a pair's rewards are the turns' values.
 
     Args:
-      forest: turns, and joint answers that lead through them; an item needs a ``task_id``. Turns without a value
-        (no reward applies, `Turn.extra`) are left out.
+      forest: turns, and joint answers that lead through them; an item needs a ``task_id``. Turns without a
+        value (no reward applies, `Turn.extra`) are left out.
       random: generator that ``selection="random"`` draws from.
       most: number of pairs to keep of each request; 0 keeps all.
       selection: as of `pairs.pairs_of`, by the difference of values.
