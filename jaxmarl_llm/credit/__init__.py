@@ -1,13 +1,13 @@
 """Credit: from rewards of joint actions to one advantage per sample, or per token.
 
-Everything here is a pure function of values and integer group keys, float32 inside, and jit-able with
-static sizes; only `group_keys` and `keys_by` run on the host. `on_host` calls the others from
-there without a compilation for every number of rows. Padding is marked by a key out of range, a
-length or a NaN reward, as each function says: it gets 0 (NaN where a return is not known), and its
-values reach no other row.
+Everything here is a pure function of values and integer group keys, float32 inside, and jit-able with static
+sizes; only `group_keys` and `keys_by` run on the host. `on_host` calls the other functions from the host
+without a compilation for every number of rows. Padding is marked by a key out of range, a length or a NaN
+reward, as each function says: its result is 0 (NaN for an unknown return), and its values affect no other
+row.
 
-Losses treat an advantage as a constant. Smooth functions here can still be differentiated, and padding or
-groups without variance give no NaN.
+Losses treat an advantage as a constant. Smooth functions here are still differentiable, and neither padding
+nor groups without variance give NaN.
 """
 
 from jaxmarl_llm.credit.advantages import (

@@ -60,7 +60,7 @@ def group_keys(*columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
 def keys_by(grouping: str, **columns_R: Sequence[Any]) -> tuple[np.ndarray, int]:
     """`group_keys` by one of `GROUPINGS`, which names the columns: -> (int32 keys [R], num_groups).
 
-    Roots of a tree have no parent (None): that is why ``parent`` looks at item and agent too.
+    Roots of a tree have no parent (None): this is why ``parent`` also uses item and agent.
 
     >>> keys_by("parent", item=[0, 0, 0], agent=["a", "b", "b"], parent=[None, 0, 0])[0].tolist()
     [0, 1, 1]
@@ -78,7 +78,7 @@ def keys_by(grouping: str, **columns_R: Sequence[Any]) -> tuple[np.ndarray, int]
 def row_groups(shape_NBG: tuple[int, ...]) -> tuple[jax.Array, int]:
     """Keys of the rows of an array whose last axis is the group: `[.., G]` -> (int32 keys [R], num_groups).
 
-    The rows come in C order, so they belong to `returns_NBG.reshape(-1)`.
+    Rows are in C order, so they match `returns_NBG.reshape(-1)`.
 
     >>> row_groups((2, 1, 3))[0].tolist()
     [0, 0, 0, 1, 1, 1]
@@ -106,12 +106,13 @@ def group_advantage(
     Baselines b:
       mean           (1/G) sum_g R_g: MAGRPO (arXiv 2508.04652), as in Dr. GRPO (arXiv 2503.20783)
       leave_one_out  mean of the *other* returns, A = G/(G-1) (R - mean): RLOO (arXiv 2402.14740)
-      max            max_g R_g: no sample is pushed up, the best one stays (CoMLRL's MAReMax)
+      max            max_g R_g: no advantage is positive, that of the best sample is 0 (CoMLRL's MAReMax)
       none           0: plain REINFORCE
 
     `normalise` standardises the group (GRPO, arXiv 2402.03300; the default of CoMLRL 1.4.3). Shift and scale
-    cancel, so that all four baselines give the same numbers. A group of returns that are equal up to rounding gets
-    exactly 0, but for "none" without normalise (CoMLRL divides the rounding error of its mean by eps there).
+    cancel, so all four baselines give the same numbers. A group of returns that are equal up to rounding gets
+    exactly 0, except for "none" without normalise (CoMLRL divides the rounding error of its mean by eps
+    there).
 
     >>> group_advantage([1.0, 3.0, 8.0], [0, 0, 0], num_groups=1, baseline="leave_one_out").tolist()
     [-4.5, -1.5, 6.0]
@@ -154,18 +155,18 @@ def group_advantage(
 def normalise_per_agent(
     values_R, agent_R, *, num_agents: int, centre: bool = False, eps: float = STD_FLOOR
 ) -> jax.Array:
-    """Every agent's values on one scale, `A' = (A [- mean_n]) / max(std_n, eps)` over all rows of agent n.
+    """Scale the values per agent, `A' = (A [- mean_n]) / max(std_n, eps)` over all rows of agent n.
 
-    After a baseline by group it makes the agents' steps alike in size, however different their rewards are,
-    and keeps what the division by a group's own standard deviation loses: that some prompts teach more than
-    others. The idea is Dr. MAS's (arXiv 2602.08847): statistics of each agent instead of all agents'. That
-    they are of all the agent's rows in the batch is an inference here. Its released code takes those of
-    one prompt, which is `group_advantage` with ``normalise`` and keys by item and agent. With ``centre`` and
-    returns instead of advantages the agent's mean return is the only baseline.
+    After a baseline by group it gives all agents steps of similar size, however different their rewards are.
+    Unlike division by a group's own standard deviation, it keeps the information that some prompts have more
+    signal than others. The idea is Dr. MAS's (arXiv 2602.08847): statistics per agent instead of over all
+    agents. That they cover all the agent's rows in the batch is an inference here. Its released code uses
+    those of one prompt, which is `group_advantage` with ``normalise`` and keys by item and agent. With
+    ``centre`` and returns instead of advantages, the agent's mean return is the only baseline.
 
-    Where all groups have G samples, it divides the G/(G-1) of leave_one_out out again: mean and leave_one_out
-    become the same. Without ``centre``, values far from 0 beside their spread have no bound: subtract a
-    baseline first. Differentiable, but meant as a constant, like `group_advantage`.
+    Where all groups have G samples, it cancels the factor G/(G-1) of leave_one_out: mean and leave_one_out
+    become the same. Without ``centre``, values far from 0 compared with their spread have no bound: subtract
+    a baseline first. Differentiable, but meant as a constant, like `group_advantage`.
 
     >>> normalise_per_agent([-1.0, 1.0, -30.0, 30.0], [0, 0, 1, 1], num_agents=2).tolist()
     [-1.0, 1.0, -1.0, 1.0]
@@ -174,7 +175,7 @@ def normalise_per_agent(
       values_R: advantages, or returns.
       agent_R: integer key of each row's agent; keys outside [0, num_agents) mark padding.
       num_agents: N (static).
-      centre: subtract the agent's mean too.
+      centre: also subtract the agent's mean.
       eps: floor of the divisor, in units of the values.
 
     Returns:

@@ -8,14 +8,14 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.Array:
-    """Mean value of samples with a thing less that of samples without it, for Z things: -> float32 [Z].
+    """Mean value of samples with a feature minus that of samples without it, for Z features: -> float32 [Z].
 
         contrast_z = mean over groups j of (mean of v_r with shown_rz - mean of v_r without, r in group j)
 
-    over the groups that hold both kinds of rows; NaN where none does. If the things of each sample are drawn
-    at random within a group, equally many for each, its expectation is the effect of z next to the others
-    shown, the difference in means of a randomised experiment (Neyman 1923). Linear in the values; rows of
-    groups with one kind only get no gradient.
+    over the groups that contain both kinds of rows; NaN if there are none. If the features of each sample are
+    drawn at random within a group, equally many for each, its expectation is the effect of z in addition to
+    the other features shown: the difference in means of a randomised experiment (Neyman 1923). Linear in the
+    values; rows of groups with only one kind get no gradient.
 
     >>> shown_RZ = [[1, 0], [0, 0], [1, 0]]
     >>> difference_in_means([3.0, 1.0, 5.0], shown_RZ, [0, 0, 0], num_groups=1).tolist()
@@ -23,8 +23,9 @@ def difference_in_means(values_R, shown_RZ, group_R, *, num_groups: int) -> jax.
 
     Args:
       values_R: value of each sample, [R].
-      shown_RZ: whether it had each thing, bool or 0 and 1, [R, Z].
-      group_R: integer keys [R]; samples of one key are compared, those out of range are none.
+      shown_RZ: whether it had each feature, bool or 0 and 1, [R, Z].
+      group_R: integer keys [R]; samples with the same key are compared; rows with a key out of range are
+        ignored.
       num_groups: J (static).
 
     Returns:

@@ -1,7 +1,7 @@
 """Diagnostics of credit: is there a signal, which agent earned it, and do the agents' signals agree?
 
-Nothing here is trained on. Shares are 0..1; a share of nothing is NaN, and a spread of nothing 0. NaN also marks inputs
-that are no row or no joint answer: they are left out.
+Nothing here is trained on. Shares are 0..1; without anything to count a share is NaN and a spread 0. NaN in
+an input also marks rows or joint answers that do not exist: they are ignored.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from jaxmarl_llm.credit.segments import (
 )
 from jaxmarl_llm.utils.errors import UserError
 
-TOLERANCE = 1e-5  # more than the rounding of a mean of rewards of order 1
+TOLERANCE = 1e-5  # larger than the rounding error of a mean of rewards of order 1
 
 
 def zero_signal_share(returns_R, group_R, *, num_groups: int) -> jax.Array:
@@ -43,8 +43,8 @@ def advantage_spread(advantages_R, group_R, *, num_groups: int) -> jax.Array:
 
         S = (1/J) sum_j sqrt( (1/G_j) sum_{g in j} (A_g - mean_j)^2 )
 
-    In units of the return (about 1 where `normalise` is on and every group has a signal: GRPO, arXiv
-    2402.03300). Differentiable but for groups of equal advantages, whose gradient is 0.
+    In units of the return (about 1 with `normalise` if every group has a signal: GRPO, arXiv 2402.03300).
+    Differentiable, except for groups of equal advantages, whose gradient is 0.
 
     >>> advantage_spread([-1.0, 1.0, 0.0, 0.0], [0, 0, 1, 1], num_groups=2).tolist()
     0.5
@@ -57,8 +57,8 @@ def within_group_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
 
         V = (1/J) sum_j (1/G_j) sum_{g in j} (x_g - mean_j)^2         in squared units of the values
 
-    A diagnostic of C3 (arXiv 2603.06859): of two kinds of credit that rank samples alike, the one that varies
-    less learns with less noise. Differentiable; a group of equal values has gradient 0.
+    A diagnostic of C3 (arXiv 2603.06859): of two kinds of credit that rank samples alike, the one with less
+    variance learns with less noise. Differentiable; a group of equal values has gradient 0.
 
     >>> within_group_variance([-3.0, 3.0, 1.0, 1.0], [0, 0, 1, 1], num_groups=2).tolist()
     4.5
@@ -71,18 +71,18 @@ def free_rider_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERAN
 
         F_n = mean_j 1[ R_j - C_n,j <= tolerance ]
 
-    A joint answer that earns nothing cannot fall: make its reward NaN to measure the others only. A count, so
-    without a gradient. The marginal is that of difference rewards (Wolpert and Tumer 2001; CCPO, arXiv
-    2603.21563).
+    A joint answer that earns nothing cannot fall: make its reward NaN to measure only the others. It is a
+    count, so it has no gradient. The marginal is that of difference rewards (Wolpert and Tumer 2001; CCPO,
+    arXiv 2603.21563).
 
     >>> free_rider_rate([3.0, 1.0], [[1.0, 1.0], [3.0, 2.0]]).tolist()
     [0.5, 1.0]
 
     Args:
-      rewards_J: rewards of the joint answers, any axes; NaN where there is none.
-      counterfactuals_NJ: rewards of the same with agent n's part replaced, [N, ..]; see
-        `counterfactual_credit`. NaN where none was made.
-      tolerance: a fall by no more than this does not count, in units of the reward; by default, rounding.
+      rewards_J: rewards of the joint answers, any axes; NaN without a reward.
+      counterfactuals_NJ: rewards of the same answers with agent n's part replaced, [N, ..]; see
+        `counterfactual_credit`. NaN where they were not computed.
+      tolerance: a fall of at most this does not count, in units of the reward; the default is for rounding.
 
     Returns:
       [N]; NaN for an agent without a counterfactual.
@@ -96,9 +96,9 @@ def dominance_rate(rewards_J, counterfactuals_NJ, *, tolerance: float = TOLERANC
 
         D_n = mean_j 1[ R_j - C_n,j > tolerance  and  R_j - C_m,j <= tolerance for all m != n ]
 
-    Each joint answer counts for one agent at most, so the sum over agents is the share that depends on one
-    agent alone. Only joint answers with all counterfactuals count; arguments and marginals as in
-    `free_rider_rate`. A count, so without a gradient.
+    Each joint answer counts for at most one agent, so the sum over agents is the share that depends on
+    exactly one agent. Only joint answers with all counterfactuals count; arguments and marginals as in
+    `free_rider_rate`. It is a count, so it has no gradient.
 
     >>> dominance_rate([3.0, 1.0], [[1.0, 0.0], [3.0, 0.0]]).tolist()
     [0.5, 0.0]
@@ -116,8 +116,8 @@ def sign_agreement(advantages_NJ) -> jax.Array:
         S = sum_{j, n<m} 1[ A_n,j A_m,j > 0 ] / sum_{j, n<m} 1[ A_n,j A_m,j != 0 ]
 
     1 where all agents learn the same from every joint answer (``aligned``: they share one number), 1/2 where
-    what they learn is unrelated; below, what is good for one is bad for another. Advantages that are 0 or NaN
-    are left out, and without any pair S is NaN. A count, so without a gradient.
+    their signals are unrelated; lower where what is good for one is bad for another. Advantages that are 0 or
+    NaN are ignored, and without any pair S is NaN. It is a count, so it has no gradient.
 
     >>> sign_agreement([[1.0, -1.0, 2.0, 0.0], [3.0, 1.0, 1.0, 1.0]]).tolist()
     0.6666666865348816
@@ -127,7 +127,7 @@ def sign_agreement(advantages_NJ) -> jax.Array:
         raise UserError(f"advantages have shape {advantages_NJ.shape}; allowed: [agents, joint answers]")
     signs_NJ = jnp.sign(jnp.nan_to_num(advantages_NJ))
     size_J = jnp.sum(jnp.abs(signs_NJ), axis=0)
-    # The square of a sum of signs holds every pair twice, 1 if it agrees and -1 if not, and each with itself.
+    # The squared sum of signs counts every pair twice (1 if it agrees, else -1), and each agent with itself.
     surplus = jnp.sum(jnp.sum(signs_NJ, axis=0) ** 2 - size_J) / 2
     pairs = jnp.sum(size_J**2 - size_J) / 2
     return jnp.where(pairs > 0, (1 + surplus / jnp.maximum(pairs, 1.0)) / 2, jnp.nan)
@@ -138,8 +138,8 @@ def rank_correlation(x_R, y_R, group_R=None, *, num_groups: int = 1) -> jax.Arra
 
         rho = sum (p - mean p)(q - mean q) / sqrt( sum (p - mean p)^2  sum (q - mean q)^2 )
 
-    with p, q the ranks of x, y; values that tie share the mean of their ranks (Spearman 1904). NaN for a
-    group where all x, or all y, are equal, or that has one row. Time and memory grow with R^2. A rank has no
+    where p, q are the ranks of x, y; tied values share the mean of their ranks (Spearman 1904). NaN for a
+    group where all x, or all y, are equal, or with one row. Time and memory grow with R^2. Ranks have no
     gradient.
 
     >>> rank_correlation([1.0, 2.0, 2.0, 9.0], [10.0, 20.0, 30.0, 40.0]).tolist()
@@ -158,20 +158,20 @@ def rank_correlation(x_R, y_R, group_R=None, *, num_groups: int = 1) -> jax.Arra
 
 
 def credit_fidelity(credit_R, truth_R, group_R=None, *, num_groups: int = 1) -> jax.Array:
-    """Measure how well credit ranks samples as replay does: the mean `rank_correlation` over the groups.
+    """Measure how well credit ranks samples compared with replay: the mean `rank_correlation` over the
+    groups.
 
-    The truth is what a sample is worth when everything before it is held fixed and what follows is drawn
-    again many times; C3 (arXiv 2603.06859) reports this correlation. Without keys all samples are one group,
-    and then easy and hard problems are compared too; with them, only samples of the same prompt. Ranks have
-    no gradient.
+    The true value of a sample is measured by fixing everything before it and drawing what follows again many
+    times; C3 (arXiv 2603.06859) reports this correlation. Without keys all samples are one group, and easy
+    and hard problems are compared too; with keys, only samples of the same prompt. Ranks have no gradient.
 
     >>> credit_fidelity([1.0, 2.0, 5.0, 3.0], [0.0, 1.0, 9.0, 7.0], [0, 0, 1, 1], num_groups=2).tolist()
     1.0
 
     Args:
       credit_R: assigned credit, one per sample.
-      truth_R: replayed ground truth, in any unit: only its order counts.
-      group_R: integer keys; those outside [0, num_groups) mark rows that are no sample.
+      truth_R: replayed ground truth, in any unit: only its order matters.
+      group_R: integer keys; those outside [0, num_groups) mark rows that are not samples.
       num_groups: number of groups (static).
 
     Returns:
@@ -182,13 +182,13 @@ def credit_fidelity(credit_R, truth_R, group_R=None, *, num_groups: int = 1) -> 
 
 
 def _known(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> tuple[jax.Array, jax.Array]:
-    """Values and keys from `check_rows`, with rows that hold NaN as no rows."""
+    """Values and keys from `check_rows`, where rows with NaN are marked as padding."""
     missing_R = jnp.isnan(values_R)
     return jnp.where(missing_R, 0.0, values_R), jnp.where(missing_R, num_groups, group_R)
 
 
 def _ranks(values_R: jax.Array, group_R: jax.Array) -> jax.Array:
-    """Ranks from 1 within the groups, the mean of their ranks for values that tie."""
+    """Ranks from 1 within the groups; tied values get the mean of their ranks."""
     same_RR = group_R[:, None] == group_R[None, :]
     below_R = jnp.sum(same_RR & (values_R[None, :] < values_R[:, None]), axis=1)
     tied_R = jnp.sum(same_RR & (values_R[None, :] == values_R[:, None]), axis=1)
@@ -196,20 +196,20 @@ def _ranks(values_R: jax.Array, group_R: jax.Array) -> jax.Array:
 
 
 def _mean_of_used(statistic: Callable, values_R, group_R, num_groups: int) -> jax.Array:
-    """Mean of a statistic over the groups that have a row; those without hold 0, and so does the mean of none."""
+    """Mean of a statistic over the non-empty groups (empty ones hold 0); 0 if there are none."""
     values_R, group_R = _known(*check_rows(values_R, group_R, num_groups), num_groups)
     used = jnp.sum(segment_count(group_R, num_groups=num_groups) > 0)
     return jnp.sum(statistic(values_R, group_R, num_groups=num_groups)) / jnp.maximum(used, 1)
 
 
 def _share(counted_NJ: jax.Array, known_NJ: jax.Array) -> jax.Array:
-    """Share of the counted among the known, per agent [N]; NaN where nothing is known."""
+    """Share of the counted entries among the known ones, per agent [N]; NaN if none is known."""
     known_N = jnp.sum(known_NJ, axis=1)
     return jnp.where(known_N > 0, jnp.sum(counted_NJ & known_NJ, axis=1) / jnp.maximum(known_N, 1), jnp.nan)
 
 
 def _marginals(rewards_J, counterfactuals_NJ) -> jax.Array:
-    """Reward less counterfactual reward, [N, J] whatever axes the joint answers had; NaN where either is."""
+    """Reward minus counterfactual reward, [N, J] for any axes of the joint answers; NaN where either is."""
     marginals_NJ = counterfactual_credit(rewards_J, counterfactuals_NJ)
     missing = jnp.isnan(jnp.asarray(rewards_J))[None] | jnp.isnan(jnp.asarray(counterfactuals_NJ))
     return jnp.where(missing, jnp.nan, marginals_NJ).reshape(len(marginals_NJ), -1)

@@ -1,13 +1,14 @@
-"""Influence-aware returns and transition bonuses of answers that are revised in turns (MAPoRL, arXiv 2502.18439).
+"""Influence-aware returns and transition bonuses of answers revised in turns (MAPoRL, arXiv 2502.18439).
 
-With V_{t,a} the score of agent a's answer in turn t, the return of an answer is its own score and what all agents'
-answers of later turns are worth, on the scale of a score:
+With V_{t,a} the score of agent a's answer in turn t, the return of an answer is its own score plus the value
+of all agents' later answers, on the scale of a score:
 
     R_{t,a} = (V_{t,a} + sum_{k=1..} g^k mean_j V_{t+k,j}) / sum_{k=0..} g^k
 
-Bonuses are for changes of an answer between right and wrong (a score of a half or more, or less): one's own from
-the turn before, and the others' in the turn after. Each is positive where an answer becomes right, and negative
-where one becomes wrong. (The released code has the signs of the others' changes the other way round.)
+Bonuses reward changes of an answer between right (a score of at least 0.5) and wrong: the agent's own change
+since the previous turn, and the others' changes in the next turn. Each is positive where an answer becomes
+right, and negative where it becomes wrong. (In the released code the others' changes have the opposite
+signs.)
 
 Suffixes: B any leading axes, T turns, N agents.
 """
@@ -25,20 +26,21 @@ SHARES = ("all", "individual")
 def influence_returns(
     scores_BTN, *, discount: float = 0.3, horizon: str = "discounted", share: str = "all"
 ) -> jax.Array:
-    """Return of every answer of conversations of T turns, from the scores of all answers (MAPoRL, arXiv 2502.18439).
+    """Return of every answer in conversations of T turns, from all answers' scores (MAPoRL, arXiv
+    2502.18439).
 
-    The module has the equation. Linear in the scores, and nothing is stopped: gradients reach all of them.
+    The module has the equation. Linear in the scores; gradients reach all of them.
 
     >>> influence_returns([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])[:, 0].round(4).tolist()  # (.15 + .09) / 1.39
     [0.17270000278949738, 1.0, 1.0]
 
     Args:
       scores_BTN: V, in 0..1 or any unit.
-      discount: g, 0..1; what a later turn is worth counts this much one turn earlier.
-      horizon: ``discounted``, the equation of the module; ``current``, the score of the turn alone; ``last``, that of
-        the last turn.
-      share: ``all``, later turns (or with the other horizons the turn that counts) count with the mean of all agents;
-        ``individual``, with the agent's own score.
+      discount: g, 0..1; the value of a later turn counts this much one turn earlier.
+      horizon: ``discounted``, the equation of the module; ``current``, only the score of the turn itself;
+        ``last``, that of the last turn.
+      share: ``all``, later turns (with the other horizons, the turn that counts) enter with the mean of all
+        agents; ``individual``, with the agent's own score.
 
     Returns:
       returns_BTN, float32.
@@ -72,20 +74,21 @@ def transition_bonuses(
     persuade: float = 0.0,
     provoke: float = 0.0,
 ) -> jax.Array:
-    """What is added to the return of every answer for changes between right and wrong (MAPoRL, arXiv 2502.18439).
+    """Bonuses on the return of every answer for changes between right and wrong (MAPoRL, arXiv 2502.18439).
 
-    Whether an answer is right is a threshold, so that no gradient reaches the scores.
+    Whether an answer is right is a threshold, so no gradient reaches the scores.
 
-    Of one's own change from the turn before: ``with_majority`` where it is to what the majority of the others was in
-    the turn before (right, or wrong), else ``on_own``; plus where the answer becomes right, minus where it becomes
-    wrong. Of the others' changes in the turn after, by the share of the others: ``persuade`` where they change to what
-    one's own answer is, ``provoke`` where to what it is not; plus and minus as before.
+    For the agent's own change since the previous turn: ``with_majority`` if it changes to what the majority
+    of the others was in that turn (right, or wrong), otherwise ``on_own``; plus if the answer becomes right,
+    minus if it becomes wrong. For the others' changes in the next turn, times the share of others that
+    change: ``persuade`` if they change to what the agent's answer is, ``provoke`` if to the opposite; signs
+    as before.
 
     >>> transition_bonuses([[1.0, 0.0], [1.0, 1.0]], with_majority=2.0, persuade=1.0).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
 
     Args:
-      scores_BTN: V; an answer is right from a half on.
+      scores_BTN: V; an answer is right from 0.5 on.
       with_majority, on_own, persuade, provoke: coefficients, at least 0.
 
     Returns:

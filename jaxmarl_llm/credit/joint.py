@@ -1,9 +1,9 @@
 """From rewards of joint answers to the credit of each agent's part in them.
 
 Suffixes: N agents, B prompts, G group samples. A reward array of ``cross`` joint answers is [B, G, .., G],
-axis 1+n for agent n's sample. A NaN in it is a reward that does not apply, or padding. Returns leave it out.
+axis 1+n for agent n's sample. A NaN in it is a reward that does not apply, or padding. Returns ignore it.
 Decompositions and counterfactuals need full tables: an item (row of B) with a NaN gets 0 everywhere and
-enters no sum. Everything but the shares and sums of squares is linear in the rewards.
+enters no sum. All functions except the shares and sums of squares are linear in the rewards.
 """
 
 import math
@@ -24,8 +24,8 @@ def aligned_credit(rewards_BG, *, num_agents: int) -> jax.Array:
         R_n[b, g] = r[b, g]
 
     The reward is shared (a cooperative Dec-POMDP; MAGRPO, arXiv 2508.04652, with ``aligned`` joint answers):
-    every agent's sample g is worth what the joint action earned. NaN stays NaN. The gradient to a reward is
-    the sum of those to the agents' returns.
+    every agent's sample g gets the reward of the joint action. NaN stays NaN. The gradient to a reward is the
+    sum of the gradients to the agents' returns.
 
     >>> aligned_credit([[1.0, 2.0]], num_agents=2).tolist()
     [[[1.0, 2.0]], [[1.0, 2.0]]]
@@ -47,20 +47,20 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
 
         R_n[b, k] = mean_{g: g_n = k} r[b, g_1, .., g_N]
 
-    The mean estimates E[r | agent n gives k], averaged over its partners' samples, and keeps the scale
-    (MAGRPO, arXiv 2508.04652). The sum is what CoMLRL 1.4.3 does: it grows with G^(N-1). Linear: a reward
-    gets the gradients of its N samples, in the mean divided by G^(N-1).
+    The mean estimates E[r | agent n gives k], averaged over the partners' samples, and keeps the scale
+    (MAGRPO, arXiv 2508.04652). The sum is what CoMLRL 1.4.3 uses: it grows with G^(N-1). Linear: a reward
+    gets the gradients of its N samples (for the mean, divided by G^(N-1)).
 
     >>> cross_credit([[[1.0, 2.0], [5.0, 8.0]]]).tolist()
     [[[1.5, 6.5]], [[3.0, 5.0]]]
 
     Args:
-      rewards_BGG: [B, G, .., G], one axis per agent. NaN where no reward applies: it is left out of the mean,
-        and counts in the sum as the mean of the others.
+      rewards_BGG: [B, G, .., G], one axis per agent. NaN where no reward applies: the mean ignores it, and in
+        the sum it counts as the mean of the others.
       reduce: one of REDUCTIONS.
 
     Returns:
-      float32 [N, B, G], in units of the reward; NaN for a sample none of whose rewards applies.
+      float32 [N, B, G], in units of the reward; NaN for a sample without any reward that applies.
 
     Raises:
       ValueError: rewards of another shape, or an unknown reduce.
@@ -71,7 +71,7 @@ def cross_credit(rewards_BGG, *, reduce: str = "mean") -> jax.Array:
     agent_axes = range(1, rewards.ndim)
     others = [tuple(a for a in agent_axes if a != agent_axis) for agent_axis in agent_axes]
     known = ~jnp.isnan(rewards)
-    # Twice: a NaN that is only selected away afterwards would still reach the gradient.
+    # Twice: a NaN that is only selected out afterwards would still reach the gradient.
     rewards = jnp.where(known, rewards, 0.0)
     total_NBG = jnp.stack([jnp.sum(rewards, axis=axes) for axes in others])
     count_NBG = jnp.stack([jnp.sum(known, axis=axes) for axes in others])
@@ -93,12 +93,12 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
         r[b, g_1, .., g_N] = mean[b] + sum_n main_n[b, g_n] + interaction[b, g_1, .., g_N]
         main_n[b, k] = mean_{g: g_n = k} r[b, g] - mean[b]
 
-    the N-way analysis of variance of a full table with one value per cell, all interactions together. Main
-    effects sum to 0 over their samples and the interaction to 0 over all partners' samples, so the parts are
-    orthogonal and their sums of squares add up (`sums_of_squares`). mean + main_n is `cross_credit`, main_n
-    is its advantage: ``cross`` trains on the main effects alone. The decomposition is Fisher's (1925), of
-    functions of independent variables Hoeffding's (1948). Linear in the rewards, a projection: the gradient
-    to a reward is the same decomposition of the gradients to the parts.
+    This is the N-way analysis of variance of a full table with one value per cell, all interactions together.
+    Main effects sum to 0 over their samples and the interaction to 0 over all partners' samples, so the parts
+    are orthogonal and their sums of squares add up (`sums_of_squares`). mean + main_n is `cross_credit`, and
+    main_n is its advantage: ``cross`` trains only on the main effects. The decomposition is Fisher's (1925),
+    for functions of independent variables Hoeffding's (1948). It is linear in the rewards and a projection:
+    the gradient to a reward is the same decomposition of the gradients to the parts.
 
     >>> parts = decompose_rewards([[[1.0, 2.0], [5.0, 8.0]]])
     >>> parts.mean_B.tolist(), parts.main_NBG.tolist(), parts.interaction.tolist()
@@ -117,7 +117,8 @@ def decompose_rewards(rewards_BGG) -> Decomposition:
     agent_axes = tuple(range(1, rewards.ndim))
     items_R = jnp.repeat(jnp.arange(len(rewards)), rewards[0].size)
     remainder = deviation(rewards.reshape(-1), items_R, len(rewards)).reshape(rewards.shape)
-    # The rounding error of a mean far from 0 can be as large as the effects: take off the rest's mean too.
+    # The rounding error of a mean far from 0 can be as large as the effects: also subtract the remaining
+    # mean.
     rest_B = jnp.mean(remainder, axis=agent_axes)
     remainder = remainder - _spread(rest_B, (0,), rewards.ndim)
     mean_B = jnp.mean(rewards, axis=agent_axes) + rest_B
@@ -132,8 +133,8 @@ def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
 
         SS_n[b] = G^(N-1) sum_k main_n[b, k]^2        SS_int[b] = sum_g interaction[b, g]^2
 
-    Together they are the sum over joint answers of (r - mean)^2, in units of the reward, squared (Fisher
-    1925). Differentiable; the gradient to an effect is twice the effect, G^(N-1) times for a main effect.
+    Together they are the sum over joint answers of (r - mean)^2, in squared units of the reward (Fisher
+    1925). Differentiable; the gradient to an effect is twice the effect, times G^(N-1) for a main effect.
 
     >>> [ss.tolist() for ss in sums_of_squares(decompose_rewards([[[1.0, 2.0], [5.0, 8.0]]]))]
     [[[25.0], [4.0]], [1.0]]
@@ -146,10 +147,11 @@ def sums_of_squares(parts: Decomposition) -> tuple[jax.Array, jax.Array]:
 def variance_shares(rewards_BGG) -> tuple[jax.Array, jax.Array]:
     """Share of the rewards' variance within items by each agent's main effect [N], and by interaction [].
 
-    The `sums_of_squares` over all items, each over their total. A large interaction means that what an agent
-    does is good or bad only together with what others do: then ``cross`` returns, which average over the
-    others, see little of it. All 0 where no item has any variance. First-order Sobol' indices (1993) of the
-    agents' samples. Differentiable where there is any variance; a diagnostic, no loss reads it.
+    The `sums_of_squares` over all items, each divided by their total. A large interaction means that an
+    agent's sample is good or bad only in combination with others' samples: then ``cross`` returns, which
+    average over the others, show little of it. All 0 where no item has any variance. First-order Sobol'
+    indices (1993) of the agents' samples. Differentiable if there is any variance; it is a diagnostic, used
+    by no loss.
 
     >>> [share.tolist() for share in variance_shares([[[0.0, 0.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]]])]
     [[0.5, 0.25], 0.25]
@@ -167,15 +169,15 @@ def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
     "Without" means with a replacement in the counterfactual answers: nothing (CCPO, arXiv 2603.21563), the
     untrained agent's greedy answer, or other samples of the agent (their mean reward: COMA, arXiv 1705.08926;
     with all of them scored, `cross_counterfactuals`). Where the partners answered without seeing the agent's
-    part, what is subtracted does not depend on it, and the policy gradient keeps its mean. Removing a part is
-    not the same as replacing it: the partners may have counted on there being one. Linear in both rewards.
+    part, the subtracted reward does not depend on it, and the policy gradient keeps its mean. Removing a part
+    is not the same as replacing it: the partners may have relied on it. Linear in both rewards.
 
     >>> counterfactual_credit([3.0, 1.0], [[1.0, 1.0], [3.0, 2.0]]).tolist()
     [[2.0, 0.0], [0.0, -1.0]]
 
     Args:
       rewards_B: rewards of the joint answers, any axes.
-      counterfactuals_NB: rewards of the same with agent n's part replaced, [N, ..].
+      counterfactuals_NB: rewards of the same answers with agent n's part replaced, [N, ..].
 
     Returns:
       float32 [N, ..], in units of the reward; 0 where either reward is NaN (none applies, padding).
@@ -192,19 +194,19 @@ def counterfactual_credit(rewards_B, counterfactuals_NB) -> jax.Array:
         )
     rewards_NB = jnp.broadcast_to(rewards_B[None], counterfactuals_NB.shape)
     known_NB = ~jnp.isnan(rewards_NB) & ~jnp.isnan(counterfactuals_NB)
-    # Twice: a NaN that is only selected away afterwards would still reach the gradient.
+    # Twice: a NaN that is only selected out afterwards would still reach the gradient.
     return jnp.where(known_NB, rewards_NB, 0.0) - jnp.where(known_NB, counterfactuals_NB, 0.0)
 
 
 def cross_counterfactuals(rewards_BGG) -> jax.Array:
-    """Mean reward of every joint answer with agent n's sample replaced by its others: -> [N, B, G, .., G].
+    """Mean reward of joint answers with agent n's sample replaced by its others: -> [N, B, G, .., G].
 
         C_n[b, g] = 1/(G-1) sum_{k != g_n} r[b, g_1, .., k, .., g_N]
 
-    COMA's baseline (arXiv 1705.08926, equation 4) by samples of the policy instead of a critic's sum over all
-    actions, without the sample itself. `counterfactual_credit` subtracts it; its mean over the partners'
-    samples is the leave-one-out advantage of `cross_credit`. Linear: a reward's own counterfactual has no
-    gradient to it, those of the agent's other samples have 1/(G-1) each.
+    COMA's baseline (arXiv 1705.08926, equation 4) with samples of the policy instead of a critic's sum over
+    all actions, without the sample itself. `counterfactual_credit` subtracts it; its mean over the partners'
+    samples is the leave-one-out advantage of `cross_credit`. Linear: a reward has no gradient from its own
+    counterfactual, and 1/(G-1) from each of those of the agent's other samples.
 
     >>> cross_counterfactuals([[[1.0, 2.0], [5.0, 8.0]]]).tolist()
     [[[[5.0, 8.0], [1.0, 2.0]]], [[[2.0, 1.0], [8.0, 5.0]]]]
@@ -232,10 +234,10 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
 
         phi_n = sum over teams S without n of |S|! (N - |S| - 1)! / N! (r[S + n] - r[S])
 
-    Bit n of an index says whether agent n's own part is in the joint answer, or what replaces it. They add up
-    to r[all] - r[none], and give agents that need each other equal halves, where `counterfactual_credit`
-    gives the whole to both (Shapley 1953; SHARP, arXiv 2602.08335, trains on them). 2^N joint answers have to
-    be run. Linear: the gradient to a team's reward is its weight, positive for the agents in it.
+    Bit n of an index says whether the joint answer has agent n's own part, or its replacement. The values add
+    up to r[all] - r[none]. Agents that need each other get equal halves, where `counterfactual_credit` gives
+    the whole to both (Shapley 1953; SHARP, arXiv 2602.08335, trains on them). 2^N joint answers have to be
+    run. Linear: the gradient to a team's reward is its weight, positive for the agents in it.
 
     >>> shapley_values([0.0, 1.0, 0.0, 3.0]).tolist()  # none, agent 0, agent 1, both
     [2.0, 1.0]
@@ -247,7 +249,7 @@ def shapley_values(coalition_rewards_CB) -> jax.Array:
       float32 [N, ..], in units of the reward; 0 in a column where any team's reward is NaN.
 
     Raises:
-      ValueError: a first axis that is no power of 2 from 2 on.
+      ValueError: a first axis that is not a power of 2, at least 2.
     """
     rewards = jnp.asarray(coalition_rewards_CB, jnp.float32)
     agents = rewards.shape[0].bit_length() - 1 if rewards.ndim else 0
@@ -272,12 +274,12 @@ def _matrix(rewards_BGG) -> jax.Array:
 
 
 def _complete(rewards_BGG) -> tuple[jax.Array, jax.Array]:
-    """The rewards, set to 0 in items with a NaN, and which items have none [B]."""
+    """The rewards, set to 0 in items with a NaN, and which items have no NaN [B]."""
     rewards = _matrix(rewards_BGG)
     complete_B = ~jnp.any(jnp.isnan(rewards), axis=tuple(range(1, rewards.ndim)))
     return jnp.where(_spread(complete_B, (0,), rewards.ndim), rewards, 0.0), complete_B
 
 
 def _spread(values: jax.Array, axes: tuple[int, ...], ndim: int) -> jax.Array:
-    """Values whose axes are these of an array with ndim axes, with axes of size 1 for the others."""
+    """Values with these axes of an array with ndim axes, as an array with size 1 for the other axes."""
     return jnp.expand_dims(values, tuple(axis for axis in range(ndim) if axis not in axes))

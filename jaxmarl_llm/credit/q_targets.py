@@ -1,8 +1,8 @@
-"""What a step of a text is worth: targets of Q* (arXiv 2406.14283) for each step of a tree.
+"""Values of the steps of a text: targets of Q* (arXiv 2406.14283) for each step of a tree.
 
-A step is a state with the action that was taken there; what follows it are its children. The language model stays as it
-is, and a value model is fitted to the targets by the squared error. All functions take the rewards r_S of S steps and
-the index of the step before each, ``parent_S``, -1 for a first one.
+A step is a state with the action taken there; the steps that follow are its children. The language model is
+not changed, and a value model is fitted to the targets by the squared error. All functions take the rewards
+r_S of S steps and the index of each step's predecessor, ``parent_S``, -1 for a first step.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ AGGREGATES = ("min", "max", "sum", "last")
 def fitted(values_S, reward_S, parent_S, *, discount: float = 1.0) -> jax.Array:
     """Targets of fitted Q iteration, float32 (S,): y_s = r_s + discount max { Q_c : c is a child of s }.
 
-    Without a child y_s = r_s. ``values_S`` are Q of the last iteration. With numbers in a table in place of a value
-    model it is a step of value iteration, which is at its end after as many steps as the tree is deep.
+    Without a child y_s = r_s. ``values_S`` are Q of the last iteration. With a table of numbers instead of a
+    value model it is a step of value iteration, which converges after as many steps as the tree is deep.
 
     >>> fitted([0.0, 0.5, 0.25], [0.0, 1.0, 0.0], [-1, 0, 0]).tolist()
     [0.5, 1.0, 0.0]
@@ -34,9 +34,9 @@ def fitted(values_S, reward_S, parent_S, *, discount: float = 1.0) -> jax.Array:
 
 
 def best_rollout(reward_S, parent_S, *, depth: int, discount: float = 1.0) -> jax.Array:
-    """The best return among the answers through each step, float32 (S,); ``depth``: most steps in a row, static.
+    """The best return among answers through each step, float32 (S,); ``depth``: most steps in a row, static.
 
-    In a tree it is what `fitted` comes to in the end; it needs no values on the way, and only what was drawn counts.
+    In a tree it is the limit of `fitted`; it needs no intermediate values, and uses only drawn answers.
     """
     number = len(reward_S)
     own_S = jnp.arange(number)
@@ -46,17 +46,18 @@ def best_rollout(reward_S, parent_S, *, depth: int, discount: float = 1.0) -> ja
 
 
 def completions(reward_S, parent_S, own_S, *, depth: int, discount: float = 1.0) -> jax.Array:
-    """What one author's answers earn after each step, float32 (S,): a stronger model's, for Q*'s third kind of target.
+    """Returns of one author's answers after each step, float32 (S,).
 
-    y_s is the reward of an answer of the author's that ends with s, else r_s + discount mean { y_c : c is a child of
-    s }, of the children that have such an answer after them.
+    For Q*'s third kind of target the author is a stronger model. y_s is the reward of an answer of the author
+    that ends with s. Otherwise it is r_s + discount mean { y_c : c is a child of s }, over the children that
+    lead to such an answer.
 
     Args:
       reward_S, parent_S, depth, discount: as of `best_rollout`.
-      own_S: bool, True for a step with which an answer of that author ends.
+      own_S: bool, True for a step that ends an answer of that author.
 
     Returns:
-      NaN for a step that none of these answers has.
+      NaN for a step that no such answer contains.
     """
     check_fraction("discount", discount)
     reward_S, parent_S = jnp.asarray(reward_S, jnp.float32), jnp.asarray(parent_S, jnp.int32)
@@ -74,9 +75,9 @@ def completions(reward_S, parent_S, own_S, *, depth: int, discount: float = 1.0)
 
 
 def aggregate(rewards: Sequence[float], how: str) -> float:
-    """g of a prefix: what its steps have earned, by one of `AGGREGATES`; 0 without a step.
+    """g of a prefix: the aggregated rewards of its steps, by one of `AGGREGATES`; 0 without a step.
 
-    The paper has ``min`` of a model's process rewards for GSM8K, ``last`` for MBPP, and 0 for MATH.
+    The paper uses ``min`` of a model's process rewards for GSM8K, ``last`` for MBPP, and 0 for MATH.
     """
     check_choice("aggregate", how, AGGREGATES)
     if not rewards:

@@ -1,9 +1,9 @@
-"""Statistics per group key, and their values at the rows: the base of all functions of groups.
+"""Statistics per group key, and their values at the rows: the basis of all functions of groups.
 
-A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is no
-sample (padding of the batch): it enters no statistic, and its values, NaN included, reach neither a
-value nor a gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal
-parts if several are. Suffixes: R rows (any flat list of samples), J groups.
+A *group* is a set of rows with the same integer key. A key outside `[0, num_groups)` marks a row that is not
+a sample (padding of the batch): it enters no statistic, and its values, NaN included, affect no value or
+gradient. Sums and means are linear; the gradient of a maximum goes to the largest value, in equal parts if
+there are several. Suffixes: R rows (any flat list of samples), J groups.
 """
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmarl_llm.utils.errors import UserError
 
-ROUNDING = 8 * float(np.finfo(np.float32).eps)  # how far means that are equal may differ, relative to them
+ROUNDING = 8 * float(np.finfo(np.float32).eps)  # largest relative difference of means that count as equal
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -28,7 +28,7 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def check_rows(values_R, group_R, num_groups: int) -> tuple[jax.Array, jax.Array]:
-    """Values as float32, 0 in rows that are no sample, and keys, `num_groups` in those; ValueError if bad."""
+    """Values as float32, 0 in padding rows, and keys, `num_groups` in those; ValueError if they are bad."""
     values_R, group_R = jnp.asarray(values_R, jnp.float32), jnp.asarray(group_R)
     if values_R.ndim != 1 or values_R.shape != group_R.shape:
         raise UserError(
@@ -44,9 +44,7 @@ def check_rows(values_R, group_R, num_groups: int) -> tuple[jax.Array, jax.Array
 
 
 def to_rows(stat_J: jax.Array, group_R: jax.Array) -> jax.Array:
-    """Give each row its segment's statistic: [J], keys from `check_rows` [R] -> [R]; 0 for rows that are no
-    sample.
-    """
+    """Give each row its segment's statistic: [J], keys from `check_rows` [R] -> [R]; 0 for padding rows."""
     return stat_J.at[group_R].get(mode="fill", fill_value=0.0)
 
 
@@ -96,7 +94,8 @@ def segment_variance(values_R, group_R, *, num_groups: int) -> jax.Array:
 def segment_std(values_R, group_R, *, num_groups: int) -> jax.Array:
     """Population standard deviation per group: values [R], integer keys [R] -> float32 [J].
 
-    The square root of `segment_variance`; in a group of equal values it is 0 and so is its gradient. NaN with a NaN.
+    The square root of `segment_variance`; in a group of equal values it and its gradient are 0. NaN with a
+    NaN.
 
     >>> segment_std([1.0, 5.0, 3.0], [0, 1, 0], num_groups=2).tolist()
     [1.0, 0.0]
@@ -119,8 +118,8 @@ def segment_max(values_R, group_R, *, num_groups: int) -> jax.Array:
 def segment_leave_one_out(values_R, group_R, *, num_groups: int) -> jax.Array:
     """Mean of the *other* values of each row's group: values [R], integer keys [R] -> float32 [R].
 
-    `(G mean - x) / (G - 1)`, computed as `x - G/(G-1) (x - mean)`. A group of one gives its own value, a row
-    that is no sample gives 0.
+    `(G mean - x) / (G - 1)`, computed as `x - G/(G-1) (x - mean)`. A group of one gives its own value, a
+    padding row gives 0.
 
     >>> segment_leave_one_out([1.0, 3.0, 8.0, 7.0], [0, 0, 0, 1], num_groups=2).tolist()
     [5.5, 4.5, 2.0, 7.0]
@@ -131,10 +130,10 @@ def segment_leave_one_out(values_R, group_R, *, num_groups: int) -> jax.Array:
 
 
 def equal_groups(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
-    """[J] bool: True where all values of a group are the same (also for one value or none), but for rounding.
+    """[J] bool: True where all values of a group are the same up to rounding (also for one value or none).
 
-    Values may be means that are equal and were rounded apart, such as returns of ``cross`` joint answers; divided by
-    their standard deviation their rounding errors would be as large as a signal.
+    Equal means, such as returns of ``cross`` joint answers, may be rounded differently. Divided by their
+    standard deviation, their rounding errors would be as large as a signal.
     """
     high_J = segment_max(values_R, group_R, num_groups=num_groups)
     low_J = -segment_max(-values_R, group_R, num_groups=num_groups)
@@ -150,8 +149,8 @@ def equal_rows(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.
 def deviation(values_R: jax.Array, group_R: jax.Array, num_groups: int) -> jax.Array:
     """Subtract the group mean: arguments from `check_rows` -> float32 [R].
 
-    Exactly 0 in a group of equal values, where the rounded mean may differ from them. Its gradient is that of
-    x - mean there too: what is subtracted is the rounding error, as a constant.
+    Exactly 0 in a group of equal values, where the rounded mean may differ from them. Its gradient there is
+    also that of x - mean: the rounding error is subtracted as a constant.
     """
     mean_R = to_rows(segment_mean(values_R, group_R, num_groups=num_groups), group_R)
     deviation_R = values_R - mean_R

@@ -1,15 +1,16 @@
 """Generalised advantage estimation (arXiv 1506.02438): over tokens, over turns, and through agents.
 
     delta_l = r_l + gamma V_{l+1} - V_l
-    A_l     = delta_l + gamma lam A_{l+1}                 (both without what comes next where an episode ends)
+    A_l     = delta_l + gamma lam A_{l+1}                 (both without the next terms where an episode ends)
 
-"Next" is the next position that counts: positions beyond a length are stepped over, may hold NaN, and get
-advantage 0. The value after the last position is given (``bootstrap``): 0 where the episode is over, the
-critic's value of what would come next where it was cut off. With lam = 1, A is the discounted return less V;
-with lam = 0 it is the one-step temporal difference. The critic's target is A + V.
+"Next" is the next position that counts: positions beyond a length are skipped, may hold NaN, and get
+advantage 0. The value after the last position is given (``bootstrap``): 0 where the episode is over; where it
+was cut off, the critic's value of the next position. With lam = 1, A is the discounted return minus V; with
+lam = 0 it is the one-step temporal difference. The critic's target is A + V.
 
-Everything is linear in rewards and values, in their units, and nothing is stopped here: losses stop gradients
-at advantages and targets. Suffixes: B any leading axes, T turns, N agents, L tokens or any other time axis.
+Everything is linear in rewards and values, in their units, and no gradient is stopped here: losses stop
+gradients at advantages and targets. Suffixes: B any leading axes, T turns, N agents, L tokens or any other
+time axis.
 """
 
 import jax
@@ -23,10 +24,10 @@ from jaxmarl_llm.utils.errors import UserError
 def gae(
     rewards_BL, values_BL, lengths_B, *, gamma: float = 1.0, lam: float = 1.0, bootstrap_B=0.0, ends_BL=None
 ) -> jax.Array:
-    """Advantages along the last axis, be it the tokens of a completion or the turns of an episode.
+    """Advantages along the last axis: the tokens of a completion, or the turns of an episode.
 
-    The module has the equation. Linear in rewards and values, and nothing is stopped: gradients reach both.
-    Over turns, lam = 0 is the target of CoMLRL's IAC and MAAC (arXiv 2601.21972): r + gamma V' - V.
+    The module has the equation. Linear in rewards and values; gradients reach both. Over turns, lam = 0 is
+    the target of CoMLRL's IAC and MAAC (arXiv 2601.21972): r + gamma V' - V.
 
     >>> gae([1.0, 2.0, 9.0], [0.5, 1.0, 9.0], 2, gamma=0.5, lam=1.0).tolist()  # 1 + 0.5 * 2 - 0.5, 2 - 1
     [1.5, 1.0, 0.0]
@@ -34,10 +35,10 @@ def gae(
     Args:
       rewards_BL: rewards, earned at each position.
       values_BL: V, the critic's value before each position.
-      lengths_B: positions that count; a scalar for all rows alike.
+      lengths_B: positions that count; a scalar applies to all rows.
       gamma: discount of one position, 0..1.
       lam: lambda, 0..1: from one-step differences (bias) to returns (variance).
-      bootstrap_B: value after the last position; a scalar for all rows alike.
+      bootstrap_B: value after the last position; a scalar applies to all rows.
       ends_BL: bool, True where an episode ends for good and the next position begins another; None: nowhere.
 
     Returns:
@@ -59,7 +60,7 @@ def token_gae(
 ) -> jax.Array:
     """`gae` over the tokens of completions whose reward comes at the end, on the last token (the EOS).
 
-    This is PPO's estimate for one response; MAPoRL (arXiv 2502.18439) bootstraps no further than its end. For
+    This is PPO's estimate for one response; MAPoRL (arXiv 2502.18439) does not bootstrap beyond its end. For
     rewards on other tokens too (a KL penalty), add them to `rewards_at_end` and call `gae`. Linear in rewards
     and values.
 
@@ -82,7 +83,7 @@ def token_gae(
 def rewards_at_end(rewards_B, lengths_B, *, num_tokens: int) -> jax.Array:
     """Rewards of whole sequences put on their last positions: [..], lengths [..] -> float32 [.., L].
 
-    A sequence of length 0 has no position: its reward is nowhere, and gets no gradient.
+    A sequence of length 0 has no position: its reward is dropped, and gets no gradient.
 
     >>> rewards_at_end([5.0, 7.0], [2, 0], num_tokens=3).tolist()
     [[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]
@@ -101,9 +102,9 @@ def agent_chained_gae(
         delta_{t,n} = r_{t,n} + gamma V_{t,n+1} - V_{t,n}      n < N
         delta_{t,N} = r_{t,N} + gamma V_{t+1,1} - V_{t,N}      A = delta + gamma lam A of the next, likewise
 
-    This is MARFT's estimate at the level of actions (arXiv 2504.16129): V_{t,n} has seen what the agents
-    before n did, so the next agent's value holds the effect of agent n. gamma counts between agents
-    too. Linear in rewards and values.
+    This is MARFT's estimate at the level of actions (arXiv 2504.16129): V_{t,n} has seen the earlier agents'
+    actions, so the next agent's value contains the effect of agent n. gamma also discounts between agents.
+    Linear in rewards and values.
 
     >>> agent_chained_gae([[0.0, 1.0]], [[0.25, 0.5]], 1, lam=0.0).tolist()  # 0.5 - 0.25, 1 - 0.5
     [[0.25, 0.5]]
@@ -111,7 +112,7 @@ def agent_chained_gae(
     Args:
       rewards_BTN: reward of each agent's action; a shared one is usually given to the last agent.
       values_BTN: V before each agent's action.
-      steps_B: steps that count, all agents act in each.
+      steps_B: steps that count; all agents act in each.
       gamma, lam: as in `gae`.
       bootstrap_B: value after the last step.
       ends_BT: bool, True for steps after which an episode is over; None: nowhere.
@@ -151,8 +152,8 @@ def agent_chained_token_gae(
     Args:
       rewards_BTN: reward of each completion.
       values_BTNL: V before each token.
-      lengths_BTN: tokens of each completion; 0 where an agent gave none or an episode was over, and then its
-        reward counts nowhere.
+      lengths_BTN: tokens of each completion; 0 where an agent gave none or an episode was over; its reward
+        then does not count.
       gamma, lam, bootstrap_B: as in `gae`.
 
     Returns:
@@ -223,7 +224,7 @@ def _within(lengths_B: jax.Array, num_tokens: int) -> jax.Array:
 
 
 def _rows(name: str, values_B, shape_B: tuple[int, ...]) -> jax.Array:
-    """The values as an array of that shape, which a scalar fills."""
+    """The values as an array of that shape; a scalar is broadcast."""
     values_B = jnp.asarray(values_B)
     if values_B.shape not in ((), shape_B):
         raise UserError(f"{name} have shape {values_B.shape}; allowed: {shape_B}, or a scalar")

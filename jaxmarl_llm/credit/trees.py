@@ -26,16 +26,16 @@ def backed_up_returns(
         last   R_j = discount mean { R_c : after_c = own_j }            what the last answers earn, on average
 
     and R_j = r_j where there is no c. ``mean`` is CoMLRL's; Murphy (arXiv 2511.07833) compares it with max.
-    That its max adds the reward on the way, as its mean does, is an inference from its abstract. ``last``
-    is the value of a node in MALT's tree (arXiv 2412.01928), whose inner nodes earn nothing themselves, and
-    with one answer per turn MAPoRL's horizon of the last turn (arXiv 2502.18439): for rewards that say how
-    good an answer is, and not how much better than the one before.
+    That its max also adds the reward on the way, as its mean does, is inferred from its abstract. ``last`` is
+    the value of a node in MALT's tree (arXiv 2412.01928), whose inner nodes earn nothing themselves. With one
+    answer per turn it is MAPoRL's horizon of the last turn (arXiv 2502.18439): for rewards that measure how
+    good an answer is, not how much it improves on the previous one.
 
-    With ``own`` the index of each joint action and ``after`` the index of the one it follows, this is the
-    backup of a tree. With ``own`` the joint action's node and ``after`` the node of the one it
-    follows, all actions of a node share what comes after any of them: the backup of a chain, where only one
-    of them got a next turn; the others must not lose by that. Linear in the rewards but for ``max``,
-    whose gradient goes to the best of the ways (in equal parts if several are).
+    With ``own`` the index of each joint action and ``after`` the index of its predecessor, this is the backup
+    of a tree. With ``own`` the joint action's node and ``after`` the node of its predecessor, all actions of
+    a node share what comes after any of them. This is the backup of a chain, where only one of them got a
+    next turn, and the others must not lose by that. Linear in the rewards except for ``max``, whose gradient
+    goes to the best continuation (in equal parts if there are several).
 
     >>> rewards, before = [1.0, 2.0, 3.0, 5.0], [-1, -1, 0, 0]  # 0 is followed by 2 and 3
     >>> backed_up_returns(rewards, [0, 1, 2, 3], before, turns=2, num_keys=4).tolist()
@@ -44,7 +44,7 @@ def backed_up_returns(
     [4.0, 2.0, 3.0, 5.0]
 
     Args:
-      rewards_R: immediate rewards; NaN where the reward does not apply, and such an action counts nowhere.
+      rewards_R: immediate rewards; NaN where the reward does not apply; such an action does not count.
       own_R, after_R: integer keys below ``num_keys``; ``after`` is negative for actions of the first turn.
       turns: most actions in a row (static).
       num_keys: number of keys (static).
@@ -52,7 +52,7 @@ def backed_up_returns(
       backup: one of BACKUPS.
 
     Returns:
-      returns_R, float32, in units of the reward; NaN where the reward is, 0 where ``own`` is no key.
+      returns_R, float32, in units of the reward; NaN where the reward is NaN, 0 where ``own`` is not a key.
 
     Raises:
       ValueError: a discount outside 0..1, an unknown backup, or bad shapes.
@@ -68,7 +68,7 @@ def backed_up_returns(
     on_the_way_R = jnp.where(followed_R, 0.0, rewards_R) if backup == "last" else rewards_R
     of_all = segment_max if backup == "max" else segment_mean
     returns_R = rewards_R
-    for _ in range(turns - 1):  # after k rounds, right for whatever has at most k turns after it
+    for _ in range(turns - 1):  # after k rounds, correct for actions with at most k turns after them
         later_J = jnp.where(followed_J, of_all(returns_R, after_R, num_groups=num_keys), 0.0)
         returns_R = on_the_way_R + discount * to_rows(later_J, own_R)
     return jnp.where(known_R, returns_R, jnp.nan)

@@ -1,12 +1,12 @@
 """Losses: pure functions of (log-probs, advantages, mask, ...) that return a sum and a count.
 
 Arrays are [..., L] with any leading axes (written B below); everything is float32 inside. Nothing here is
-divided by the batch: add the `SumCount`s of the micro-batches, then take one `mean()`, and accumulation
-gives what one batch gives (gradients of `sum` likewise: add them, then divide by the total `count`).
+divided by the batch: add the `SumCount`s of the micro-batches, then take one `mean()`. Accumulation then
+gives the same as one batch (likewise for gradients of `sum`: add them, then divide by the total `count`).
 
 Masks come from lengths (`length_mask`), never from `token != pad`. A masked token may hold anything, NaN
-included: its value is replaced before it is used, so it reaches neither the loss nor the gradient, and a
-row without tokens counts as absent.
+included: its value is replaced before it is used, so it affects neither the loss nor the gradient. A row
+without tokens counts as absent.
 """
 
 from jaxmarl_llm.losses.kl import KL_KINDS, kl_estimate, kl_loss, kl_penalty

@@ -7,13 +7,13 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise ValueError for a value that is none of the allowed ones."""
+    """Raise ValueError for a value that is not one of the allowed ones."""
     if value not in allowed:
         raise UserError(f"{name}={value!r} is unknown; allowed: {', '.join(allowed)}")
 
 
 def check_shapes(mask_BL: jax.Array, **arrays_BL) -> None:
-    """Raise ValueError for an array without the mask's shape, for names ``.._B`` its shape without tokens."""
+    """Raise ValueError for an array without the mask's shape; names ``.._B`` must have it without tokens."""
     for name, array in arrays_BL.items():
         expected = mask_BL.shape[:-1] if name.endswith("_B") else mask_BL.shape
         if np.shape(array) != expected:

@@ -18,7 +18,7 @@ def kl_estimate(logprobs_BL, ref_logprobs_BL, kind: str = "k3") -> jax.Array:
       k2 = d^2 / 2          biased, small variance, never negative
       k3 = exp(d) - d - 1   unbiased, small variance, never negative
 
-    Differentiable in both; the gradient is 0 where d is clamped. `kl_loss` says what descending it does.
+    Differentiable in both; the gradient is 0 where d is clamped. `kl_loss` explains the effect as a loss.
 
     >>> kl_estimate([-1.0], [-3.0], "k1").tolist(), kl_estimate([-1.0], [-3.0], "k2").tolist()
     ([2.0], [2.0])
@@ -43,11 +43,12 @@ def kl_loss(
 ) -> SumCount:
     """KL to the reference as a term of the loss, to be added with a coefficient: [..., L] x 3 -> SumCount.
 
-    Its gradient is that of the estimate, not of the KL it estimates (Tang and Munos, arXiv 2506.09477).
-    Per token sampled from pi: k1 gives `grad log pi`, zero in expectation and of no use as a loss (a config
-    refuses it); k2 gives `-d grad log pi`, the gradient of KL(pi || ref); k3 gives `(1 - exp d) grad log pi`,
-    that of KL(ref || pi), close to k2's while d is small. For the KL of whole rows use `kl_penalty` in the
-    return. ``division`` are the further arguments of `aggregate` that some aggregations need.
+    Its gradient is that of the estimate, not of the KL it estimates (Tang and Munos, arXiv 2506.09477). Per
+    token sampled from pi: k1 gives `grad log pi`, which is zero in expectation and useless as a loss (a
+    config refuses it); k2 gives `-d grad log pi`, the gradient of KL(pi || ref); k3 gives
+    `(1 - exp d) grad log pi`, that of KL(ref || pi), close to k2's while d is small. For the KL of whole rows
+    use `kl_penalty` in the return. ``division`` are the further arguments of `aggregate` that some
+    aggregations need.
 
     >>> float(kl_loss([[-1.0, 0.0]], [[-3.0, 0.0]], [[True, True]], kind="k2", aggregation="token").mean())
     1.0

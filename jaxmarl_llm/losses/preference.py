@@ -1,15 +1,15 @@
 """Losses over pairs of a winner and a loser: Bradley-Terry on scores, DPO, multi-agent DPO.
 
-Arrays are [..., P], one value per pair: a score, or the log-probability of all tokens of an agent, their sum
-(`masked_sum`). ``mask_P`` is False for pairs that are padding, or is left out. All losses are
--log sigmoid of a margin x, the negative log-likelihood of the preference under Bradley and Terry's model
-(1952), and all gradients are
+Arrays are [..., P], one value per pair: a score, or the summed log-probability of all tokens of an agent
+(`masked_sum`). ``mask_P`` is False for pairs that are padding; it may be omitted. All losses are -log sigmoid
+of a margin x, the negative log-likelihood of the preference under Bradley and Terry's model (1952), and all
+gradients are
 
     - sigmoid(-x) grad x                with label_smoothing e: (e - sigmoid(-x)) grad x
 
-so that pairs that are ranked right already have a small gradient. Label smoothing supposes that a share e of
-the labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and stops where sigmoid(-x) = e
-(conservative DPO; E. Mitchell, "A note on DPO with noisy preferences", 2023).
+so pairs that are already ranked correctly have a small gradient. Label smoothing assumes that a share e of
+the labels is wrong, loss = - (1 - e) log sigmoid(x) - e log sigmoid(-x), and the gradient is 0 where
+sigmoid(-x) = e (conservative DPO; E. Mitchell, "A note on DPO with noisy preferences", 2023).
 """
 
 import jax
@@ -24,7 +24,7 @@ def bradley_terry(winner_P, loser_P, *, mask_P=None, label_smoothing: float = 0.
     """-log sigmoid(s_w - s_l) of pairs of scores, summed, and the number of pairs: [..., P] -> SumCount.
 
     Fits a reward model or critic to preferences (Bradley and Terry 1952); only differences of scores are
-    learned. gradient to s_w: - sigmoid(s_l - s_w), to s_l its negative.
+    learned. gradient to s_w: - sigmoid(s_l - s_w); to s_l: its negative.
 
     >>> round(float(bradley_terry([1.0, 5.0], [1.0, 5.0]).mean()), 4)  # undecided: log 2
     0.6931
@@ -44,17 +44,17 @@ def bradley_terry_sums(
 
         loss = - log sigmoid(sum_t s(winner, t) - sum_t s(loser, t))
 
-    Every turn that is not masked gets the gradient of its trajectory's score, so that pairs of trajectories
-    teach scores of turns. The critic of SWEET-RL (arXiv 2503.15478) scores a turn by the mean of
-    beta log(phi/ref) over its tokens: `beta * masked_mean(logprobs_PTL - ref_logprobs_PTL, mask_PTL)`.
-    Winner and loser may have different numbers of turns. A pair without any turn on one side counts nowhere.
+    Every unmasked turn gets the gradient of its trajectory's score, so pairs of trajectories train scores of
+    turns. The critic of SWEET-RL (arXiv 2503.15478) scores a turn by the mean of beta log(phi/ref) over its
+    tokens: `beta * masked_mean(logprobs_PTL - ref_logprobs_PTL, mask_PTL)`. Winner and loser may have
+    different numbers of turns. A pair without any turn on one side does not count.
 
     >>> loss = bradley_terry_sums([[1.0, 2.0]], [[3.0]], [[True, True]], [[True]])
     >>> round(float(loss.mean()), 4)
     0.6931
 
     Raises:
-      ValueError: as `bradley_terry`.
+      ValueError: as in `bradley_terry`.
     """
     mask_P = _complete(winner_mask_PT, loser_mask_PT, mask_P)
     winner_P, loser_P = masked_sum(winner_PT, winner_mask_PT), masked_sum(loser_PT, loser_mask_PT)
@@ -75,12 +75,12 @@ def dpo(
 
         loss = - log sigmoid(beta ((log pi(w) - log ref(w)) - (log pi(l) - log ref(l))))
 
-    where w and l answer the same prompt. gradient: - beta sigmoid(-x) (grad log pi(w) - grad log pi(l)), the
-    larger, the more the implicit reward beta log(pi/ref) ranks them wrong; none flows to the reference.
-    Without the reference it is taken as uniform (arXiv 2401.08417; CoMLRL's MADPO), and only the margin ends
-    the drift away from the initial policy.
+    where w and l answer the same prompt. gradient: - beta sigmoid(-x) (grad log pi(w) - grad log pi(l)); it
+    grows as the implicit reward beta log(pi/ref) ranks them more wrongly; none flows to the reference.
+    Without the reference it is taken as uniform (arXiv 2401.08417; CoMLRL's MADPO), and only the margin
+    limits the drift away from the initial policy.
 
-    Turn level: turns that answer one context are pairs of their own, log-probs [P, T] with mask_P [P, T]
+    Turn level: turns that answer the same context are separate pairs, log-probs [P, T] with mask_P [P, T]
     (SWEET-RL's actor, arXiv 2503.15478). Trajectory level: `trajectory_dpo`.
 
     >>> margin = dpo([-1.0], [-3.0], ref_winner_P=[-2.0], ref_loser_P=[-2.0], beta=0.5)
@@ -107,11 +107,11 @@ def trajectory_dpo(
     mask_P=None,
     **options,
 ) -> SumCount:
-    """`dpo` of whole trajectories: log-probs of their turns [..., P, T], or tokens, are added up first.
+    """`dpo` of whole trajectories: log-probs of their turns [..., P, T], or tokens, are summed first.
 
-    Turns of other agents in a trajectory are masked. Winner and loser may have different numbers of
-    turns; a pair without any on one side counts nowhere. Every turn gets the gradient of `dpo` to its
-    trajectory's log-prob, which is how SWEET-RL fits its critic (arXiv 2503.15478). ``options`` are beta and
+    Turns of other agents in a trajectory are masked. Winner and loser may have different numbers of turns; a
+    pair without any turn on one side does not count. Every turn gets the gradient of `dpo` to its
+    trajectory's log-prob; SWEET-RL fits its critic in this way (arXiv 2503.15478). ``options`` are beta and
     label_smoothing.
 
     >>> whole = trajectory_dpo([[-1.0, -2.0]], [[-3.0]], [[True, True]], [[True]])
@@ -119,7 +119,7 @@ def trajectory_dpo(
     True
 
     Raises:
-      ValueError: as `dpo`.
+      ValueError: as in `dpo`.
     """
     sides = ((winner_PT, winner_mask_PT), (loser_PT, loser_mask_PT))
     winner_P, loser_P = (masked_sum(*side) for side in sides)
@@ -143,14 +143,14 @@ def madpo(
 ) -> SumCount:
     """Multi-agent DPO on pairs of joint answers (CoMLRL 1.4.3): [N, ..., P] -> SumCount of shape [N].
 
-    With Delta_i = log pi_i(w_i) - log pi_i(l_i), less the same of the reference if there is one:
+    With Delta_i = log pi_i(w_i) - log pi_i(l_i), minus the same difference of the reference if there is one:
 
         loss_i = - log sigmoid(beta (Delta_i + sum_{j != i} stopgrad Delta_j))
 
-    gradient to agent i: - beta sigmoid(-x) grad Delta_i, x the margin of all agents together. It is that of
-    the joint loss - log sigmoid(beta sum_i Delta_i), DPO of the team as one policy that factorises over its
-    agents; where some agents rank a pair right the others' gradients are small. All agents have one value, so
-    take the gradient of `mean().sum()`, or of each agent's part on its own.
+    gradient to agent i: - beta sigmoid(-x) grad Delta_i, where x is the margin of all agents together. It is
+    that of the joint loss - log sigmoid(beta sum_i Delta_i), which is DPO of the team as one policy that
+    factorises over its agents; where some agents rank a pair correctly, the others' gradients are small. All
+    agents have the same value, so take the gradient of `mean().sum()`, or of each agent's part separately.
 
     >>> losses_N = madpo([[-1.0], [-2.0]], [[-2.0], [-1.0]]).mean()  # the Deltas 1 and -1 cancel
     >>> [round(float(loss), 4) for loss in losses_N]
@@ -164,7 +164,7 @@ def madpo(
       mask_P: pairs [..., P] to count, all if None; agents share them.
 
     Raises:
-      ValueError: as `dpo`, or for a mask of another shape than the pairs'.
+      ValueError: as in `dpo`, or for a mask of another shape than the pairs'.
     """
     deltas_NP = _log_ratio_gap(winner_NP, loser_NP, ref_winner_NP, ref_loser_NP, beta)
     if mask_P is not None:
@@ -182,7 +182,7 @@ def _difference(winner_P, loser_P) -> jax.Array:
 
 
 def _log_ratio_gap(winner_P, loser_P, ref_winner_P, ref_loser_P, beta: float) -> jax.Array:
-    """Delta: log pi of the winner less that of the loser, and less the same difference of the reference."""
+    """Delta: log pi of the winner minus that of the loser, minus the same difference of the reference."""
     check_positive("beta", beta)
     if (ref_winner_P is None) != (ref_loser_P is None):
         lacks = "ref_winner" if ref_winner_P is None else "ref_loser"
@@ -211,7 +211,7 @@ def _count(losses_P: jax.Array, mask_P, axis=None) -> jax.Array:
 
 
 def _complete(winner_mask_PT, loser_mask_PT, mask_P) -> jax.Array:
-    """Pairs with something on both sides, of those that are not masked."""
+    """Unmasked pairs with an unmasked entry on both sides."""
     complete_P = jnp.any(jnp.asarray(winner_mask_PT, bool), axis=-1) & jnp.any(
         jnp.asarray(loser_mask_PT, bool), axis=-1
     )

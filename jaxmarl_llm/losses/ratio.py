@@ -1,7 +1,7 @@
 """Importance ratios pi/mu of tokens, turns or rows, and which of them get no gradient under PPO's clip.
 
-pi is the policy that is trained, mu the one that drew the tokens. What has one ratio is called a unit; a row
-has U of them:
+pi is the policy that is trained, mu the one that drew the tokens. A unit is a token, turn or row with one
+ratio; a row has U of them:
 
 level                U          ratio rho
 token                L          pi/mu of the token (PPO, arXiv 1707.06347)
@@ -9,8 +9,8 @@ turn                 num_turns  exp(mean over the turn's tokens of log pi/mu) (R
 sequence_normalised  1          the same over all tokens of the row (GSPO, arXiv 2507.18071)
 sequence             1          product over the row's tokens of pi/mu (an early form of MAGRPO)
 
-The geometric means stay near 1 in long rows, where the product does not: GSPO clips at 0.0003 and 0.0004,
-where tokens are clipped at 0.2. Where every row is one turn, `turn` is `sequence_normalised`.
+In long rows the geometric means stay near 1, but the product does not: GSPO clips at 0.0003 and 0.0004, where
+tokens are clipped at 0.2. Where every row is one turn, `turn` is `sequence_normalised`.
 """
 
 from typing import NamedTuple
@@ -25,13 +25,13 @@ from jaxmarl_llm.utils.errors import UserError
 
 RATIO_LEVELS = ("token", "turn", "sequence_normalised", "sequence")
 OF_ROWS = ("sequence_normalised", "sequence")  # those with one ratio per row
-MAX_LOG_RATIO = 20.0  # exp(20) = 5e8: finite in float32, and far outside anything worth a gradient
+MAX_LOG_RATIO = 20.0  # exp(20) = 5e8: finite in float32, and far outside the useful range
 
 Clip = float | tuple[float, float]
 
 
 class Units(NamedTuple):
-    """Units with one importance ratio each, [..., U]: log pi/mu, advantage, whether there is any token."""
+    """Units with one importance ratio each, [..., U]: log pi/mu, advantage, and whether it has any token."""
 
     log_ratio_BU: jax.Array
     advantages_BU: jax.Array
@@ -59,7 +59,7 @@ def units(
     """Log-ratios, advantages and presence of the units of a level: [..., L] -> three of [..., U].
 
     Log-ratios are clamped to +-20 and differentiable in `logprobs_BL`; units without tokens have 0. A unit's
-    advantage is its row's, or the mean of its tokens' where advantages are [..., L]; no gradient flows
+    advantage is its row's, or, where advantages are [..., L], the mean of its tokens'. No gradient flows
     through it, nor through the sampler's log-probs.
 
     >>> ratios = units([[-1.0, -1.0]], [[-1.5, -0.5]], [2.0], [[True, True]], "sequence")
@@ -90,7 +90,7 @@ def units(
 
 
 def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
-    """Advantages of rows [...] as [..., 1], of tokens [..., L] as they are: float32, without a gradient.
+    """Advantages of rows [...] as [..., 1]; of tokens [..., L] unchanged: float32, without a gradient.
 
     >>> constant_advantages([1.0, 2.0], jnp.ones((2, 3), bool)).shape
     (2, 1)
@@ -108,7 +108,7 @@ def constant_advantages(advantages_B, mask_BL: jax.Array) -> jax.Array:
 
 
 def unit_values_at_tokens(values_BU, mask_BL, level: str, turns_BL=None) -> jax.Array:
-    """Give each token the value of its unit: `values_BU` [..., U] -> [..., L]; masked tokens get any value.
+    """Give each token the value of its unit: `values_BU` [..., U] -> [..., L]; arbitrary at masked tokens.
 
     At levels with geometric means every token has the value of its unit. At level `sequence`, a product over
     the tokens, each has an equal share of it. Then a ratio near 1 has the same gradient at every level.
@@ -127,20 +127,20 @@ def unit_values_at_tokens(values_BU, mask_BL, level: str, turns_BL=None) -> jax.
 def log_ratio(logprobs_BL, behaviour_logprobs_BL, mask_BL, level: str = "token", **turns) -> jax.Array:
     """Compute `log pi/mu` of every unit, clamped to +-20: [..., L] three times -> [..., U]; 0 without tokens.
 
-    Differentiable in ``logprobs_BL``, not in the sampler's; the gradient is 0 where it is clamped.
+    Differentiable in ``logprobs_BL``, not in the sampler's; the gradient is 0 where clamped.
 
     >>> log_ratio([[-1.0, -2.0]], [[-1.5, -2.5]], [[True, True]], "sequence").tolist()
     [[1.0]]
 
     Raises:
-      ValueError: as `units`, whose turns_BL and num_turns may follow.
+      ValueError: as in `units`; turns_BL and num_turns are its arguments.
     """
     zeros_B = jnp.zeros(np.shape(mask_BL)[:-1])
     return units(logprobs_BL, behaviour_logprobs_BL, zeros_B, mask_BL, level, **turns).log_ratio_BU
 
 
 def clip_range(clip: Clip) -> tuple[float, float]:
-    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip`: one for both, or (low, high).
+    """The range (1 - low, 1 + high) of ratios that keep their gradient; `clip`: one number, or (low, high).
 
     >>> clip_range((0.5, 1.5))
     (0.5, 2.5)

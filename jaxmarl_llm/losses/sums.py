@@ -14,7 +14,7 @@ OF_TURNS = ("turn", "turn_mean")  # those that need turns
 
 @flax.struct.dataclass
 class SumCount:
-    """A mean that is not yet divided: `sum` and `count`, float32, scalars unless a loss documents a shape.
+    """A mean before its division: `sum` and `count`, float32, scalars unless a loss documents a shape.
 
     >>> float((SumCount(6.0, 2.0) + SumCount(2.0, 2.0)).mean())
     2.0
@@ -25,7 +25,7 @@ class SumCount:
 
     @classmethod
     def zeros(cls, *shape: int) -> "SumCount":
-        """The sum of nothing, to begin a sum with."""
+        """An empty sum, to start from."""
         return cls(jnp.zeros(shape), jnp.zeros(shape))
 
     def __add__(self, other: "SumCount") -> "SumCount":
@@ -48,11 +48,11 @@ def length_mask(lengths_B, num_tokens: int) -> jax.Array:
 
 
 def drop_truncated(mask_BL, finished_B) -> jax.Array:
-    """The mask without the rows that were cut off: bool [..., L], bool [...] -> bool [..., L].
+    """The mask without truncated rows: bool [..., L], bool [...] -> bool [..., L].
 
-    Such a row adds nothing to a loss's sum and nothing to its count. Its reward, or that it has none, shows
-    how long it was rather than how good (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not
-    touched: its return is still part of its group's baseline. The row's tokens get no gradient.
+    Such a row adds nothing to a loss's sum and count. Its reward, or a missing reward, reflects its length
+    instead of its quality (overlong filtering of DAPO, arXiv 2503.14476). Advantages are not changed: its
+    return is still part of its group's baseline. The row's tokens get no gradient.
 
     >>> drop_truncated([[True, True], [True, False]], [False, True]).tolist()
     [[False, False], [True, False]]
@@ -63,7 +63,7 @@ def drop_truncated(mask_BL, finished_B) -> jax.Array:
 
 
 def masked_sum(values_BL, mask_BL) -> jax.Array:
-    """Sum over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without any.
+    """Sum over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without tokens.
 
     gradient: 1 to the unmasked tokens, 0 to the others.
 
@@ -76,9 +76,9 @@ def masked_sum(values_BL, mask_BL) -> jax.Array:
 
 
 def masked_mean(values_BL, mask_BL) -> jax.Array:
-    """Mean over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without any.
+    """Mean over the unmasked tokens of each row: [..., L], bool [..., L] -> float32 [...]; 0 without tokens.
 
-    gradient: one over the row's number of unmasked tokens to each of them, 0 to the others.
+    gradient: 1 / (number of unmasked tokens of the row) to each of them, 0 to the others.
 
     >>> masked_mean([[1.0, 2.0, float("nan")]], [[True, True, False]]).tolist()
     [1.5]
@@ -96,25 +96,25 @@ def aggregate(
     turns_BL=None,
     num_turns: int | None = None,
 ) -> SumCount:
-    """Sum of the unmasked values and what to divide it by: [..., L], bool [..., L] -> SumCount.
+    """Sum of the unmasked values and its divisor: [..., L], bool [..., L] -> SumCount.
 
     sequence       sum over tokens, count rows: every token weighs the same, long rows weigh more (MAGRPO)
-    token          sum over tokens, count tokens: the same direction over the mean length (DAPO, 2503.14476)
+    token          sum over tokens, count tokens: `sequence` divided by the mean length (DAPO, 2503.14476)
     sequence_mean  mean over the row's tokens, count rows: tokens of long rows weigh less (GRPO, 2402.03300)
-    constant       sum over tokens, count rows times `token_budget`, such as the longest length allowed: as
-                   `sequence`, in the units of `token`, whatever the lengths (Dr. GRPO, 2503.20783)
+    constant       sum over tokens, count rows times `token_budget`, such as the longest length allowed: like
+                   `sequence`, in the units of `token`, for any lengths (Dr. GRPO, 2503.20783)
     turn           mean over each turn's tokens, count turns (ReMA, 2503.09501)
     turn_mean      mean over the row's turns of the means over their tokens, count rows (ReMA's trajectory)
 
-    The last two need `turns_BL` and `num_turns`, see `losses.turns`. Rows and turns without tokens count
-    nowhere.
+    The last two need `turns_BL` and `num_turns`, see `losses.turns`. Rows and turns without tokens do not
+    count.
 
     >>> loss = aggregate([[1.0, 2.0], [4.0, 0.0]], [[True, True], [True, False]], "sequence_mean")
     >>> float(loss.sum), float(loss.count)  # 1.5 + 4
     (5.5, 2.0)
 
     Raises:
-      ValueError: unknown aggregation, shapes that differ, or a missing budget or turns that it needs.
+      ValueError: unknown aggregation, shapes that differ, or a missing budget or turns.
     """
     check_choice("aggregation", aggregation, AGGREGATIONS)
     if aggregation == "constant" and not (token_budget or 0) > 0:
@@ -132,7 +132,7 @@ def aggregate(
         turns_B = jnp.sum(tokens_BT > 0, axis=-1, dtype=jnp.float32)
     else:
         row_sums_B, turns_B = jnp.sum(values_BL, axis=-1), rows_B
-    # The divisor of a row's own sum, and what the row adds to the count.
+    # The divisor of a row's own sum, and the row's contribution to the count.
     divisor_B = {"sequence_mean": tokens_B, "turn_mean": turns_B}.get(aggregation, rows_B)
     count_B = {"token": tokens_B, "turn": turns_B}.get(aggregation, rows_B)
     scale = token_budget if aggregation == "constant" else 1.0

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from jaxmarl_llm.losses.checks import check_alike
 from jaxmarl_llm.losses.sums import SumCount, aggregate
 
-NO_REST = 1e-6  # probability outside a top k that float32 cannot tell from none
+NO_REST = 1e-6  # probability outside a top k that float32 cannot distinguish from 0
 
 
 def cross_entropy(logprobs_BL, mask_BL, *, aggregation: str = "token", **division) -> SumCount:
     """Supervised fine-tuning: - log pi of the tokens that are not masked, [..., L] twice -> SumCount.
 
-    gradient: - grad log pi(token). Mask prompts, padding and tokens of other roles; the role that is trained
-    keeps its own tokens (role-masked fine-tuning, arXiv 2401.07324). Also the NLL term beside a DPO loss.
+    gradient: - grad log pi(token). Mask prompts, padding and tokens of other roles; the trained role keeps
+    its own tokens (role-masked fine-tuning, arXiv 2401.07324). Also used as the NLL term beside a DPO loss.
     ``aggregation`` and ``division`` are those of `aggregate`.
 
     >>> float(cross_entropy([[-1.0, -3.0, -9.0]], [[True, True, False]]).mean())
@@ -28,24 +28,24 @@ def distillation(
     """KL(teacher || student) where only the teacher's top k is known: [..., L, K] twice -> SumCount.
 
     With p the teacher's probabilities of its K most likely tokens, q the student's of the same tokens (from
-    `choice_logprobs`), and the rest of each in one bucket, p_rest = 1 - sum_k p_k and q_rest likewise:
+    `choice_logprobs`), and the rest of each in one bucket, p_rest = 1 - sum_k p_k and likewise q_rest:
 
         loss = sum_k p_k log(p_k / q_k) + p_rest log(p_rest / q_rest)
 
-    A lower bound of the whole KL, in nats, and equal to it for K = V. gradient to the student's logits:
-    q_v - p_v for tokens of the top k, and q_v (1 - p_rest / q_rest) for all others, which moves their sum to
-    p_rest and keeps their proportions, about which nothing is known. To give them no share, normalise first,
-    `teacher - logsumexp(teacher, -1, keepdims=True)`: then p_rest = 0 and their gradient is q_v.
+    It is a lower bound of the full KL, in nats, and equal to it for K = V. gradient to the student's logits:
+    q_v - p_v for tokens of the top k, and q_v (1 - p_rest / q_rest) for all others. This moves their sum to
+    p_rest and keeps their proportions, about which nothing is known. To give them no probability, normalise
+    first, `teacher - logsumexp(teacher, -1, keepdims=True)`: then p_rest = 0 and their gradient is q_v.
 
-    Where a teacher has fewer than K tokens, the others have log-prob -inf. Ids must differ at a position.
-    No gradient flows to the teacher. A rest below 1e-6 counts as 0 of the teacher, as 1e-6 of the student.
+    Where a teacher has fewer than K tokens, the others have log-prob -inf. Ids must differ at a position. No
+    gradient flows to the teacher. A rest below 1e-6 counts as 0 for the teacher, and as 1e-6 for the student.
 
     >>> student, teacher = jnp.log(jnp.array([[[0.25]]])), jnp.log(jnp.array([[[0.5]]]))
     >>> round(float(distillation(student, teacher, [[True]]).mean()), 4)  # log(2) / 2 + log(2/3) / 2
     0.1438
 
-    FuseLLM (arXiv 2401.10491) learns from S teachers and the text itself. Of each sequence it takes the
-    teacher that predicts the text best (MinCE), and weighs the text's cross-entropy by 0.9:
+    FuseLLM (arXiv 2401.10491) learns from S teachers and the text itself. For each sequence it uses the
+    teacher that predicts the text best (MinCE), and weights the text's cross-entropy by 0.9:
 
     >>> text, mask = jnp.array([[-2.0, -1.0]]), jnp.ones((1, 2), bool)  # log-probs of a text by the student
     >>> texts = jnp.array([[[-2.0, -2.0]], [[-1.0, -1.0]]])  # [S, B, L], by the teachers
@@ -64,7 +64,7 @@ def distillation(
 
 
 def teacher_divergence(student_logprobs_BLK, teacher_logprobs_BLK, mask_BL) -> jax.Array:
-    """The KL of `distillation` at each position, in nats: [..., L, K] twice -> float32 [..., L], 0 where masked.
+    """The KL of `distillation` at each position, in nats: [..., L, K] twice -> float32 [..., L]; 0 if masked.
 
     Its gradient to the student's logits is that of `distillation`, before the mean (arXiv 2401.10491).
 

@@ -1,4 +1,4 @@
-"""Policy-gradient losses: REINFORCE, PPO's surrogate with its many clips, truncated importance weights.
+"""Policy-gradient losses: REINFORCE, PPO's surrogate with its several clips, truncated importance weights.
 
 Descending them makes tokens with positive advantage A more likely. With pi the policy that is trained, mu the
 one that drew the tokens, and rho = pi/mu of a token, a turn or a row (see `losses.ratio`):
@@ -8,26 +8,26 @@ clip=None, plain REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652):
     loss = - A log pi                                    gradient: - A grad log pi
 
 clip=(low, high), the PPO surrogate (arXiv 1707.06347, eq. 7). DAPO's clip-higher (arXiv 2503.14476) has
-high > low, so that unlikely tokens may gain more; a single number stands for both:
+high > low, so that unlikely tokens can gain more; a single number is used for both:
 
     loss = - min(rho A, clamp(rho, 1 - low, 1 + high) A)      gradient: - rho A grad log rho, or 0
 
-dual_clip=c > 1 in addition, for A < 0, where the above has no bound (arXiv 1912.09729; ReMA has c = 3):
+dual_clip=c > 1 in addition, for A < 0, where the loss above has no bound (arXiv 1912.09729; ReMA has c = 3):
 
     loss = - max(min(rho A, clamp(rho, ..) A), c A)           gradient: 0 beyond rho > c as well
 
-clip=None with importance_cap=C, for tokens that another policy drew, such as a sampler of less precision
+clip=None with importance_cap=C, for tokens drawn by another policy, such as a sampler of lower precision
 (truncated importance sampling, Ionides 2008; for language models Yao et al. 2025, who multiply the clipped
-surrogate by it: here REINFORCE has it only, and it is refused beside a clip):
+surrogate by it: here only REINFORCE has it, and it is refused together with a clip):
 
     loss = - w A log pi, w = min(rho, C) a constant            gradient: - w A grad log pi
 
-With importance_bound=b in addition, rho counts as 1 where |rho - 1| is at most b, so that rounding alone changes
-nothing.
+With importance_bound=b in addition, rho counts as 1 where |rho - 1| is at most b, so that rounding alone has
+no effect.
 
-grad log rho is grad log pi of the token, the mean of those of its tokens for a turn or a normalised sequence,
-and their sum for a sequence. While rho is 1, all forms of one aggregation have the same gradient; ratios of
-rows therefore do not go together with aggregation by turns.
+grad log rho is grad log pi of the token; for a turn or a normalised sequence it is the mean over its tokens,
+for a sequence their sum. While rho is 1, all forms with the same aggregation have the same gradient; ratios
+of rows therefore cannot be combined with aggregation by turns.
 
 Published forms:
   GRPO      clip=0.2, aggregation="sequence_mean"
@@ -84,16 +84,16 @@ def policy_gradient(
                                                                                   - rho A grad log rho, or 0
         .. and dual_clip=c, A < 0    - max(S, c A)                                .. and 0 beyond rho > c
 
-    on the right the gradient. Sources: REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652), PPO (1707.06347),
-    clip-higher (DAPO, 2503.14476), dual clip (1912.09729), truncated importance weights (Ionides 2008). The
-    module lists published forms.
+    with the gradient on the right. Sources: REINFORCE (Williams 1992; MAGRPO, arXiv 2508.04652), PPO
+    (1707.06347), clip-higher (DAPO, 2503.14476), dual clip (1912.09729), truncated importance weights
+    (Ionides 2008). The module lists published forms.
 
     Args:
       logprobs_BL: log pi of the sampled tokens, differentiable.
       advantages_B: one advantage per row [...] or token [..., L]; no gradient flows through it. With the
         ratio of a turn or sequence, the advantages of its tokens are averaged.
       mask_BL: True for the tokens to train, EOS included, padding not; see `drop_truncated`.
-      behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, else not read.
+      behaviour_logprobs_BL: log mu of the sampler; needed with clip or importance_cap, otherwise not read.
       clip: PPO's epsilon > 0, or a pair (low, high) of them, or None.
       dual_clip: c > 1, with clip only, or None.
       ratio_level: one of RATIO_LEVELS; read only with clip.
@@ -138,7 +138,7 @@ def policy_gradient(
 
 
 def _reinforce(logprobs_BL, advantages_B, mask_BL, behaviour_logprobs_BL, weights) -> jax.Array:
-    """A log pi of each token, times min(rho, C) if there is a C and rho is outside the bound; ``weights``: both."""
+    """A log pi of each token, times min(rho, C) if C is given and rho is out of bounds; ``weights``: both."""
     importance_cap, importance_bound = weights
     advantages_BX = constant_advantages(advantages_B, mask_BL)
     scores_BL = jnp.where(mask_BL, jnp.asarray(logprobs_BL, jnp.float32), 0.0) * advantages_BX

@@ -1,7 +1,7 @@
 """Turns of a conversation whose tokens are in one row: an integer id per token, [..., L], from 0.
 
 The number of turns T is static. A token whose id is outside [0, T) belongs to no turn and counts as masked:
-texts of others, between an agent's turns, may have -1.
+for example, texts of others between an agent's turns may have -1.
 """
 
 import jax
@@ -12,13 +12,13 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def in_turns(mask_BL, turns_BL=None, num_turns: int | None = None) -> jax.Array:
-    """The unmasked tokens that belong to a turn: bool [..., L]; without turns the mask as it is.
+    """The unmasked tokens that belong to a turn: bool [..., L]; without turns the mask unchanged.
 
     >>> in_turns([[True, True, False]], [[0, -1, 0]], num_turns=1).tolist()
     [[True, False, False]]
 
     Raises:
-      ValueError: ids of another shape than the mask's or that are no integers, a num_turns below 1, or one
+      ValueError: ids of another shape than the mask's or that are not integers, a num_turns below 1, or one
         of the two without the other.
     """
     mask_BL = jnp.asarray(mask_BL, bool)
@@ -45,7 +45,7 @@ def turn_sums(values_BL, turns_BL, num_turns: int) -> jax.Array:
 
 
 def from_turns(values_BT, turns_BL) -> jax.Array:
-    """Give each token the value of its turn: [..., T], ids [..., L] -> [..., L]; any value outside the turns.
+    """Give each token the value of its turn: [..., T], ids [..., L] -> [..., L]; arbitrary outside the turns.
 
     >>> from_turns(jnp.array([[5.0, 7.0]]), [[0, 1, 1]]).tolist()
     [[5.0, 7.0, 7.0]]

@@ -1,4 +1,4 @@
-"""Losses of a critic: squared error to a target, and PPO's form that is clipped around the old values."""
+"""Losses of a critic: squared error to a target, and PPO's form with clipping around the old values."""
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +22,15 @@ def value_loss(
 
         loss = (V - y)^2                                                     gradient: 2 (V - y) grad V
 
-    With clip=c > 0 and the values V_old from before the update, the clipped form of PPO's implementations
-    (arXiv 2005.12729; CoMLRL 1.4.3), the larger of two errors:
+    With clip=c > 0 and the values V_old before the update, the clipped form of PPO's implementations (arXiv
+    2005.12729; CoMLRL 1.4.3), which is the larger of two errors:
 
         loss = max((V - y)^2, (V_old + clamp(V - V_old, -c, c) - y)^2)
 
-    gradient: the same, but 0 once V is more than c away from V_old and closer to y than the value at that
-    distance. There is no factor 1/2. No gradient flows to targets and old values.
+    gradient: the same, but 0 where V is more than c away from V_old and closer to y than the clamped value
+    is. There is no factor 1/2. No gradient flows to targets and old values.
 
-    Values of tokens are [..., L]; for one value per row, turn or joint answer give any shape and its mask:
+    Values of tokens are [..., L]. For one value per row, turn or joint answer pass any shape with its mask:
     with "token" every value counts once. ``aggregation`` and ``division`` are those of `aggregate`.
 
     >>> float(value_loss([1.0, 2.0], [0.0, 4.0], [True, True]).mean())  # (1 + 4) / 2
@@ -39,7 +39,7 @@ def value_loss(
     2.25
 
     Raises:
-      ValueError: shapes that differ, clip <= 0, or clip without old values or the other way round.
+      ValueError: shapes that differ, clip <= 0, clip without old values, or old values without clip.
     """
     if (clip is None) != (old_values_BL is None):
         given = "missing" if old_values_BL is None else "given"

@@ -1,12 +1,12 @@
-"""Advice: an adviser writes, an actor reads it and acts for some turns, and the adviser reads how that went.
+"""Advice: an adviser writes, an actor reads it and acts for some turns, and the adviser reads the outcome.
 
-The turns are steps of a world (`tasks.worlds`), to which the actor alone answers. What the adviser writes is of kind
-`REMARK`: nobody judges it, and it earns what the actor's turns earn from then on. Each sample of the first advice
-begins an episode of its own.
+The turns are steps of a world (`tasks.worlds`), and only the actor's answers act in it. The adviser's texts
+are of kind `REMARK`: they are not judged, and earn what the actor's turns earn from then on. Each sample of
+the first advice begins its own episode.
 
-Both directions of the feedback are text: the actor's prompt holds the last advice, the adviser's what `feedback` says
-of the actor's last turn (after arXiv 2401.06603, which has a large language model as teacher and a reinforcement
-learning agent as student; no code or formula of it could be verified).
+Both directions of the feedback are text: the actor's prompt holds the last advice, the adviser's prompt holds
+what `feedback` says about the actor's last turn (after arXiv 2401.06603, which has a large language model as
+teacher and a reinforcement learning agent as student; no code or formula of it could be verified).
 """
 
 import dataclasses
@@ -21,19 +21,19 @@ from jaxmarl_llm.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Advice(MultiTurn):
-    """The first agent of the prompts advises the second one; ``turns`` are the actor's, with ``later_samples=1``.
+    """The first agent of the prompts advises the second; ``turns`` are the actor's, with ``later_samples=1``.
 
     Attributes:
-      every: turns of the actor after an advice.
-      shuffled: each actor reads the advice that was written for another start, by chance, in place of its own: a
-        control, in which advice says nothing. The adviser earns what its own start's actor earns.
+      every: turns of the actor per advice.
+      shuffled: each actor reads, instead of its own advice, a random one that was written for another start:
+        a control in which advice carries no information. The adviser earns what its own start's actor earns.
     """
 
     every: int = 1
     shuffled: bool = False
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to the adviser where an advice is due, else to the actor, in all episodes that go on."""
+        """Requests in all running episodes: to the adviser where advice is due, otherwise to the actor."""
         if not state.turns:
             adviser, _ = self._agents(state)
             prompts = [self.prompts(item)[adviser] for item in state.items]
@@ -54,7 +54,7 @@ class Advice(MultiTurn):
         return [self._go_on(state, j, number) for j in going_on]
 
     def observe(self, state: Episode, turns) -> list[Node]:
-        """The actor's turns after each joint answer, with the advice that they are the first to follow."""
+        """The actor's turns after each joint answer, with the advice if they are the first ones after it."""
         if turns[0].kind == REMARK:
             return []
         number, nodes = turns[0].turn, []
@@ -65,16 +65,16 @@ class Advice(MultiTurn):
         return nodes
 
     def without_adviser(self) -> Simultaneous:
-        """The same episodes of the actor alone, which reads no advice."""
+        """The same episodes with the actor alone, which reads no advice."""
         names = [field.name for field in dataclasses.fields(MultiTurn)]
         return Unadvised(**{name: getattr(self, name) for name in names} | {"prompts": self._of_actor})
 
     def step_of_turn(self, turn: int) -> int:
-        """The step of the protocol in which the actor takes a turn: before it come those of the adviser."""
+        """The protocol's step in which the actor takes a turn; the adviser's steps come before it."""
         return turn + turn // self.every + 1
 
     def _of_actor(self, item) -> dict[str, list[dict[str, str]]]:
-        """The prompts without the adviser's."""
+        """The prompts of the actor only."""
         _, actor = self.prompts(item)
         return {actor: self.prompts(item)[actor]}
 
@@ -84,7 +84,7 @@ class Advice(MultiTurn):
         return adviser, actor
 
     def _to_adviser(self, state: Episode, j: int, number: int) -> SpeakRequest:
-        """The request for an advice after joint answer ``j``."""
+        """The request for advice after joint answer ``j``."""
         (turn,) = own_turns(state, j)
         before = _advice_of(state, turn)
         messages = self.later(state, before, j)
@@ -93,7 +93,7 @@ class Advice(MultiTurn):
         )
 
     def _after_advice(self, state: Episode, advice: Turn, fresh: list[Turn]) -> SpeakRequest:
-        """The request to the actor that follows a new advice."""
+        """The request to the actor after new advice."""
         if advice.follows is None:
             _, actor = self._agents(state)
             messages: Messages = tuple(self.prompts(state.items[advice.item])[actor])
@@ -104,13 +104,13 @@ class Advice(MultiTurn):
         return _reading(actor, advice.item, messages, read, advice.turn, advice.id, advice.follows)
 
     def _go_on(self, state: Episode, j: int, number: int) -> SpeakRequest:
-        """The request to the actor after joint answer ``j``, with the advice that it has read before."""
+        """The request to the actor after joint answer ``j``, with the advice that it read before."""
         (turn,) = own_turns(state, j)
         read = state.turns[turn.shown[0]]
         return _reading(turn.agent, turn.item, self.later(state, turn, j), read, number, turn.id, j)
 
     def _other(self, state: Episode, advice: Turn, fresh: list[Turn]) -> Turn:
-        """An advice for another start, of the same step if there is one. UserError if there is none at all."""
+        """Advice for another start, of the same step if there is any. UserError if there is none at all."""
         name = item_name(state.items[advice.item])
         every = [turn for turn in state.turns if turn.kind == REMARK]
         for turns in (fresh, every):
@@ -124,7 +124,7 @@ class Advice(MultiTurn):
 
 @dataclasses.dataclass(frozen=True)
 class Unadvised(Simultaneous):
-    """The actor alone. Samples of the first turn have requests of their own, as after an advice each."""
+    """The actor alone. Each sample of the first turn has its own request, as it has after advice."""
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests to the actor, for one sample each."""
@@ -134,7 +134,7 @@ class Unadvised(Simultaneous):
 def _reading(
     actor: str, item: int, messages: Messages, read: Turn, number: int, parent: int, follows: int | None
 ) -> SpeakRequest:
-    """A request to the actor with an advice quoted, at the end, so that prompts begin alike."""
+    """A request to the actor with advice quoted at the end, so that prompts share their beginning."""
     *before, question = messages
     content = f"{question['content']}\n\n{quoted({read.agent: read.text})}"
     quoting = (*before, {**question, "content": content})

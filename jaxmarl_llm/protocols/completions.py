@@ -1,7 +1,7 @@
-"""Completions: an agent answers, and another one writes on from steps of its answers.
+"""Completions: one agent answers, and another one continues from steps of its answers.
 
-What the second one earns says how good a step is for whoever goes on from it best: the third kind of target of Q*
-(arXiv 2406.14283), where it is a stronger model.
+The return of a completion shows how good a step is for the best continuation: the third kind of target of Q*
+(arXiv 2406.14283), where the second agent is a stronger model.
 """
 
 import dataclasses
@@ -21,8 +21,9 @@ class Completions:
 
     Attributes:
       answers: a protocol of one round, of the agent that answers.
-      agent: who writes on, after the same chat.
-      number: completions for each item, each from another step, chosen at random; fewer where there are fewer steps.
+      agent: the agent that continues, after the same chat.
+      number: completions per item, each from another step, chosen at random; fewer where there are fewer
+        steps.
       seed: of the choice.
       strings: see `steps.ends`.
     """
@@ -48,13 +49,13 @@ class Completions:
         return requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """The answers of each item as one node; every completion as one."""
+        """All answers of an item as one node; every completion as its own node."""
         if turns[0].agent != self.agent:
             return self.answers.observe(state, turns)
         return [Node(turn.item, {self.agent: (turn.id,)}, 1) for turn in turns]
 
 
 def beginnings(text: str, strings: bool) -> list[str]:
-    """The texts up to the end of each step but the last one."""
+    """The texts up to the end of each step except the last."""
     parts = steps.split(text, strings)
     return ["".join(parts[:n]) for n in range(1, len(parts))]

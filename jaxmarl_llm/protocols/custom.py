@@ -1,12 +1,12 @@
-"""A protocol of the user's own, found by the dotted name in ``train.protocol``.
+"""A protocol of the user's own, given by its dotted name in ``train.protocol``.
 
     class MyProtocol:
         def __init__(self, config, task, samples): ...
 
 A class, or a function that returns a `Protocol`, is called with the whole config, the task with its
-``prompts`` and perhaps ``feedback``, and the number of samples: None in training, where it is
-``train.group``, else the number of conversations per item of an evaluation. The object is made once and used
-in every iteration: the state of an iteration is in the `Episode` that `step` and `observe` get.
+``prompts`` and perhaps ``feedback``, and the number of samples. This number is None in training, where it is
+``train.group``; in an evaluation it is the number of conversations per item. The object is made once and used
+in every iteration; the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
 from jaxmarl_llm.protocols.exchange import FIELD
@@ -21,7 +21,7 @@ def resolve(name: str):
 
 
 def build(name: str, config, task, samples: int | None) -> Protocol:
-    """Build the protocol at a dotted name; ValueError with the name and what is wrong with it."""
+    """Build the protocol at a dotted name; ValueError gives the name and the fault."""
     factory = resolve(name)
     try:
         protocol = factory(config, task, samples)

@@ -1,15 +1,15 @@
-"""Dialogue: an agent asks a partner who knows what it does not, turn by turn, until it answers (SWEET-RL).
+"""Dialogue: an agent asks a partner, who has hidden knowledge, turn by turn, until it answers (SWEET-RL).
 
-In every turn the agent writes a text. Where that is its answer the dialogue ends, and after the last turn its text
-counts, whatever it is; else the partner replies, and the agent goes on with the reply before it. The partner, a script,
-a model behind an endpoint or one that does not learn, has read the hidden text of the item; nobody judges it, and no
-gradient reaches it.
+In every turn the agent writes a text. If the text is its answer, the dialogue ends; the text of the last turn
+always counts as the answer. Otherwise the partner replies, and the agent continues with the reply in its
+prompt. The partner is a script, a model behind an endpoint or one that does not learn. It has read the item's
+hidden text; it is not judged, and no gradient reaches it.
 
-Each sample of the first turn begins a dialogue of its own, a node by itself in every turn, so that the last text of
-each is what counts (`credit.backed_up_returns` with ``last``). With ``candidates`` C > 1 each text has C - 1 others
-beside it that nobody judges or replies to (`Turn.extra`), for systems that compare them.
+Each sample of the first turn begins its own dialogue, which is its own node in every turn, so that the last
+text of each counts (`credit.backed_up_returns` with ``last``). With ``candidates`` C > 1, C - 1 alternatives
+are drawn for each text, which are not judged and get no reply (`Turn.extra`), for systems that compare them.
 
-Source: ColBench of arXiv 2503.15478, there of ten turns at most.
+Source: ColBench of arXiv 2503.15478, where dialogues have at most ten turns.
 """
 
 import dataclasses
@@ -29,12 +29,12 @@ class Dialogue:
     Attributes:
       prompts: item -> {agent: chat messages}, of one agent.
       partner: name of the partner.
-      privileged: item -> the hidden text, which no prompt of the agent may hold.
+      privileged: item -> the hidden text, which must not be in any prompt of the agent.
       briefing: item -> what the partner reads before the first question.
-      ends: an answer without a judgement -> whether its text ends the dialogue.
+      ends: maps an answer without a judgement to whether its text ends the dialogue.
       samples: G, dialogues about each item.
       turns: largest number of the agent's texts in a dialogue.
-      candidates: C, texts that are drawn of the agent for one that goes on.
+      candidates: C, texts drawn from the agent for each one that continues.
     """
 
     prompts: Prompts
@@ -47,7 +47,7 @@ class Dialogue:
     candidates: int = 1
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to the agent about all items; then in turn to the partner and to the agent, while any goes on."""
+        """Requests to the agent about all items; then alternately to partner and agent, while any runs."""
         if not state.turns:
             return [self._first(state, i) for i in range(len(state.items))]
         latest = state.turns[-1]
@@ -84,7 +84,7 @@ class Dialogue:
         return self._to_agent(state, before.agent, before.item, messages, **place, **number)
 
     def _to_agent(self, state: Episode, agent: str, i: int, messages: Messages, **options) -> SpeakRequest:
-        """A request to the agent. UserError if the hidden text is in it, other than in its own texts."""
+        """A request to the agent. UserError if it contains the hidden text outside the agent's own texts."""
         item = state.items[i]
         read = [message["content"] for message in messages if message["role"] != "assistant"]
         if any(holds(text, self.privileged(item)) for text in read):
@@ -113,7 +113,7 @@ class Dialogue:
 
 
 def holds(text: str, hidden: str) -> bool:
-    """Whether a text holds a hidden one word for word, however both are spaced; an empty one is nowhere.
+    """Whether a text contains a hidden one word for word, ignoring spacing; an empty one is never contained.
 
     >>> holds("I know:  the pair is\\nleft.", "the pair is left"), holds("The key is 123.", "12")
     (True, False)

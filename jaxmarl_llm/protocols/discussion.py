@@ -1,8 +1,8 @@
 """Discussion: all agents answer, read each other's answers, and answer again (baseline of MAGRPO's paper).
 
-The first answers are of kind `REMARK`: they lead to those that are judged.
-With several turns each turn is such a discussion: the agents continue from their own earlier prompts and
-replies, final ones included, and the feedback.
+The first answers are of kind `REMARK`: they lead to the answers that are judged. With several turns each turn
+is such a discussion: the agents continue from their own earlier prompts and replies, final ones included, and
+the feedback.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ AGAIN = "Answer the question again, in the same form, so that your answers fit t
 class Discussion(MultiTurn):
     """Every agent answers alone, then reads the others' answers and gives a final one, which is judged.
 
-    Sample g of the second round has read sample g of the first, so joint answers are aligned. The first
-    round's answers get the reward of the final ones.
+    Sample g of the second round reads sample g of the first, so joint answers are aligned. The first round's
+    answers get the reward of the final ones.
     """
 
     def step(self, state: Episode) -> list[SpeakRequest]:

@@ -1,6 +1,6 @@
-"""Encoders of texts by name: a frozen policy of the team, counts of words, a function of the user's.
+"""Encoders of texts by name: a frozen policy of the team, word n-grams, or a function of the user's own.
 
-LessonL (arXiv 2505.23946) takes the vector of CodeBERT's first token; here the policy itself encodes by
+LessonL (arXiv 2505.23946) uses the vector of CodeBERT's first token. Here the policy itself encodes by
 default: nothing is downloaded, and the same model reads the lessons later.
 """
 
@@ -24,8 +24,8 @@ ROWS = 8  # texts that the policy reads together
 class PolicyEncoder:
     """Encodes a text as the mean of the policy's last hidden states over its tokens, float32 (X, D).
 
-    The policy is the untrained one, adapters off, so that a vector means the same for a whole run. The texts
-    are read without chat markup, and cut to ``max_tokens``.
+    The policy is the untrained one, without adapters, so that vectors keep their meaning for a whole run. The
+    texts are read without chat markup, and truncated to ``max_tokens``.
     """
 
     def __init__(self, member: Member, max_tokens: int = 512, field: str = "lessons.encoder"):
@@ -42,7 +42,7 @@ class PolicyEncoder:
         """Vectors (X, D) of X texts."""
         ids = [self._tokenizer.encode(text)[: self._max_tokens] or [self._tokenizer.pad_id] for text in texts]
         vectors_XD = np.zeros((len(texts), self._policy.config.d_model), np.float32)
-        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # so little is padded
+        by_length = sorted(range(len(texts)), key=lambda x: len(ids[x]))  # for little padding
         for start in range(0, len(texts), ROWS):
             chosen = by_length[start : start + ROWS]
             vectors_XD[chosen] = self._encode([ids[x] for x in chosen])
@@ -68,8 +68,8 @@ def _pooled(policy: Policy, variables, tokens_BL, lengths_B) -> jax.Array:
 def build(name: str, team: Team, field: str = "lessons.encoder") -> Relevance:
     """Build `Relevance` from the name of an encoder.
 
-    It is ``policy`` (the first local model of the team), ``ngrams``, or the dotted name of a function of your
-    own, texts -> (X, D). ``field`` is what a config calls it.
+    It is ``policy`` (the first local model of the team), ``ngrams``, or the dotted name of your own function,
+    texts -> (X, D). ``field`` is its name in the config.
 
     Raises:
       ValueError: for ``policy`` with a team without a local model, and for a name that does not exist.
@@ -78,9 +78,9 @@ def build(name: str, team: Team, field: str = "lessons.encoder") -> Relevance:
 
 
 def encoder(name: str, team: Team, field: str = "lessons.encoder") -> Encoder:
-    """The encoder of a name, see `build`, whose errors it raises; ``field`` is what a config calls it.
+    """The encoder of a name, see `build`, which has the same errors; ``field`` is its name in the config.
 
-    A function of your own is looked at in every call, see `memory.checked`.
+    The results of your own function are checked in every call, see `memory.checked`.
     """
     if name == "ngrams":
         return ngrams

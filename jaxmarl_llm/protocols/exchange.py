@@ -1,6 +1,7 @@
-"""What a rollout takes from a protocol, looked at: one of the user's own may give anything, or raise.
+"""Checks of what a protocol gives to a rollout: one of the user's own may give anything, or raise.
 
-A request about another item, or a node with another agent's turns, would be answered and learned from all the same.
+Without them, a request about another item, or a node with another agent's turns, would be answered and
+trained on.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,9 +22,9 @@ KINDS = (ANSWER, REMARK, STEP)
 def next_requests(
     protocol: Protocol, state: Episode, agents: Collection[str] | None = None
 ) -> list[SpeakRequest]:
-    """What a protocol asks next; ``agents``: who can be asked, None: anybody.
+    """The next requests of a protocol; ``agents``: those that can be requested, None: any.
 
-    UserCodeError if code of the user's own raises; UserError unless it is a list of requests that can be answered.
+    UserCodeError if the user's code raises; UserError unless it is a list of requests that can be answered.
     """
     requests = _list("step", protocol.step, state)
     if not requests and state.items and not state.turns:
@@ -39,9 +40,9 @@ def next_requests(
 def completed_nodes(
     protocol: Protocol, state: Episode, turns: Sequence[Turn], agents: Collection[str] | None = None
 ) -> list[Node]:
-    """The nodes that a protocol says ``turns`` complete; ``agents``: who can be part of one, None: anybody.
+    """The nodes that ``turns`` complete, by the protocol; ``agents``: who can be in one, None: any.
 
-    UserCodeError if code of the user's own raises; UserError unless it is a list of nodes of this episode.
+    UserCodeError if the user's code raises; UserError unless it is a list of nodes of this episode.
     """
     nodes = _list("observe", protocol.observe, state, turns)
     for node in nodes:
@@ -51,7 +52,7 @@ def completed_nodes(
 
 
 def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
-    """What a method of a protocol gives, as a list."""
+    """The result of a method of a protocol, as a list."""
     number = state.turns[-1].step + 1 if state.turns else 0
     try:
         given = method(state, *more)
@@ -59,7 +60,7 @@ def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
     except UserError:
         raise
     except dotted.RAISED as error:
-        if not dotted.raised_by_user(error):  # a bug of ours keeps its traceback
+        if not dotted.raised_by_user(error):  # a bug of this package keeps its traceback
             raise
         where = f"{FIELD}: {name} raised after {number} steps about {_names(state)}"
         raise dotted.UserCodeError(f"{where} ({dotted.reason(error)})") from error
@@ -76,7 +77,7 @@ def _names(state: Episode) -> str:
 
 
 def _of_request(request: Any, state: Episode, agents: Collection[str] | None) -> str:
-    """What is wrong with a request; '' if nothing."""
+    """The fault of a request; '' if there is none."""
     if not isinstance(request, SpeakRequest):
         return f"{request!r:.80} in its list; expected a SpeakRequest"
     if not _is_place(request.item, state.items):
@@ -100,7 +101,7 @@ def _of_request(request: Any, state: Episode, agents: Collection[str] | None) ->
 
 
 def _of_node(node: Any, state: Episode, agents: Collection[str] | None) -> str:
-    """What is wrong with a node; '' if nothing."""
+    """The fault of a node; '' if there is none."""
     if not isinstance(node, Node):
         return f"{node!r:.80} in its list; expected a Node"
     if not _is_place(node.item, state.items):
@@ -124,7 +125,7 @@ def _of_node(node: Any, state: Episode, agents: Collection[str] | None) -> str:
 
 
 def _elsewhere(what: str, item: int, state: Episode, **places: int | None) -> str:
-    """What is wrong with the turns and joint answers that a request or a node names, by field; '' if nothing."""
+    """The fault of the turns and joint answers that a request or node names, by field; '' if none."""
     for field, i in places.items():
         known: Sequence = state.joints if field == "follows" else state.turns
         if i is None:
@@ -137,7 +138,7 @@ def _elsewhere(what: str, item: int, state: Episode, **places: int | None) -> st
 
 
 def _is_place(i: Any, places: Sequence) -> bool:
-    """Whether it is the index of one of these, none counted from the end."""
+    """Whether it is an index of one of these, and not negative."""
     return isinstance(i, int | np.integer) and 0 <= int(i) < len(places)
 
 

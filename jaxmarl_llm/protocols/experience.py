@@ -1,14 +1,15 @@
 """Experience: an instructor says what to change, an assistant writes the next version (arXiv 2312.17025).
 
-A chain is one search for one item, in rounds: the instructor reads the problem, the last version and what came of it;
-the assistant reads the problem, the last version and the instruction. Both may be shown examples from earlier
-problems, each from a memory of its own over the same items (`protocols.experience_memory`): the instructor finds an
-instruction by the program that it was about, the assistant a program by the instruction that it came of. What a memory
-holds about the same problem is never shown: its better version would be the answer.
+A chain is one search for one item, in rounds: the instructor reads the problem, the last version and its
+outcome; the assistant reads the problem, the last version and the instruction. Both may be shown examples
+from earlier problems. Each has its own memory over the same items (`protocols.experience_memory`): the
+instructor looks up an instruction by the program that it was about, the assistant a program by the
+instruction that led to it. Items about the same problem are never shown, because their better version would
+be the answer.
 
-Examples come from shortcuts (`memory.shortcuts`). After the last round the instructor is shown both ends of each
-shortcut and says how to get from one to the other at once. Nobody learns from these instructions, as nothing was
-written by them.
+Examples come from shortcuts (`memory.shortcuts`). After the last round the instructor is shown both ends of
+each shortcut and says how to get from one to the other in one step. No agent learns from these instructions,
+because no program was written from them.
 """
 
 import dataclasses
@@ -43,7 +44,7 @@ class Recall:
     relevance: Relevance | None = None
 
     def __call__(self, problem: str, key: str, query: str, random: np.random.Generator) -> list[Item]:
-        """The items of other problems that are most like a query by one of their keys."""
+        """The items of other problems that are most similar to a query by one of their keys."""
         others = [item for item in self.items if item.provenance.get("problem") != problem]
         if self.rule == NONE or not others:
             return []
@@ -56,11 +57,11 @@ class Experience:
 
     Attributes:
       task: of one agent, the assistant.
-      instructor: name of the other one.
+      instructor: name of the instructor.
       samples: G, chains of each item.
       rounds: T, versions of each chain.
       recall: the examples that prompts show.
-      mining: which shortcuts the instructor is asked about at the end; None: about none.
+      mining: for which shortcuts the instructor writes instructions at the end; None: for none.
       stop_when_solved: see `rounds.Rounds`.
     """
 
@@ -76,7 +77,7 @@ class Experience:
         rounds.check(samples=self.samples, rounds=self.rounds)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests for instructions and for versions in turn; in the end for the instructions of shortcuts."""
+        """Requests alternately for instructions and versions; at the end for shortcuts' instructions."""
         if not state.turns:
             return [self._instruct(state, i) for i in range(len(state.items))]
         last = state.turns[-1]
@@ -96,7 +97,7 @@ class Experience:
         return rounds.programs_of_round(state, turns) if turns[0].kind == ANSWER else []
 
     def _instruct(self, state: Episode, i: int, follows: int | None = None, round_: int = 0) -> SpeakRequest:
-        """The request for an instruction to change the version of joint answer ``follows``, or the given program."""
+        """The request for an instruction on joint answer ``follows``, or on the given program."""
         item, last = state.items[i], None if follows is None else state.joints[follows].turns[0]
         outcome = None if last is None else rounds.outcome_of(state, last)
         query = (outcome.program if outcome else "") or self.task.source(item)

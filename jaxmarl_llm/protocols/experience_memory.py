@@ -1,7 +1,8 @@
 """Experience from problems: the shortcuts of a forest, and the memory that keeps them with a run.
 
-One item serves two memories. The instructor's finds ``text``, an instruction, by the key `CODE`, the program that it is
-about; the assistant's finds the program `BETTER` by the key `INSTRUCTION`, the text itself.
+One item serves two memories. The instructor's looks up ``text``, an instruction, by the key `CODE`, the
+program that it is about; the assistant's looks up the program `BETTER` by the key `INSTRUCTION`, the text
+itself.
 """
 
 import dataclasses
@@ -36,12 +37,12 @@ class MinedShortcut:
 
 
 def mined(forest, given: Given, mining: Mining) -> list[MinedShortcut]:
-    """The shortcuts of all chains, chain by chain; what two chains of an item have in common is there once.
+    """The shortcuts of all chains, chain by chain; one that two chains of an item share is listed once.
 
     Args:
       forest: a `Forest` or an `Episode` of `protocols.experience`.
-      given: item -> the program that it comes with, '' for none. It is worth 0, as a reward.
-      mining: which of them.
+      given: maps an item to the program that it comes with, '' for none; its reward counts as 0.
+      mining: which shortcuts are kept.
     """
     pairs, seen = [], set()
     followed = {joint.follows for joint in forest.joints}
@@ -58,9 +59,9 @@ def mined(forest, given: Given, mining: Mining) -> list[MinedShortcut]:
 
 
 def versions(forest, last: int, given: Given) -> list[Version]:
-    """The versions of the chain that ends with joint answer ``last``, from the given program on.
+    """The versions of the chain that ends with joint answer ``last``, beginning with the given program.
 
-    A version is worth the reward of its author.
+    The value of a version is the reward of its author.
     """
     chain: list[Version] = []
     j: int | None = last
@@ -79,10 +80,10 @@ class ExperienceMemory(memory.Store[Item]):
     """The shortcuts of a run so far with the instructions for them, from the oldest to the newest.
 
     Args:
-      task: kind of task; items of another one are refused.
-      given, mining: as of `mined`; those of the protocol.
-      limit: number of the newest to keep; 0: all.
-      items: those to begin with, such as those of another run.
+      task: kind of task; items of another kind are refused.
+      given, mining: as in `mined`; those of the protocol.
+      limit: number of newest items to keep; 0: all.
+      items: initial items, such as those of another run.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class ExperienceMemory(memory.Store[Item]):
         super().__init__(Item, NAME, limit, items, task)
 
     def add(self, forest) -> None:
-        """Count what was shown in a forest, and add its shortcuts; one that is there already is not added again."""
+        """Count the items shown in a forest, and add its shortcuts; one that exists already is not added
+        again.
+        """
         self.count_uses([i for turn in forest.turns for i in turn.shown])
         known = {_place(item) for item in self}
         new = {_place(item): item for item in items_of(forest, self._given, self._mining, self._task)}
@@ -105,7 +108,7 @@ class ExperienceMemory(memory.Store[Item]):
 
 
 def items_of(forest, given: Given, mining: Mining, task: str = "") -> list[Item]:
-    """The items of the shortcuts whose instructions are in a forest; none of one without such requests.
+    """The items of the shortcuts whose instructions are in a forest; none for shortcuts without instructions.
 
     ``value`` is the gain, ``score`` the reward of the better version.
     """

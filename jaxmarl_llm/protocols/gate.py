@@ -1,7 +1,7 @@
 """The gate of ReAd (arXiv 2405.14314): an action passes if its advantage over waiting is large enough.
 
-The gate reads values of joint actions, Q, in which agents that have not acted yet wait; where they come from (exact, or
-learned) is not its business.
+The gate uses Q of joint actions in which agents that have not acted yet wait; it does not matter whether Q is
+exact or learned.
 """
 
 import dataclasses
@@ -16,29 +16,29 @@ from jaxmarl_llm.tasks.worlds import World
 from jaxmarl_llm.tasks.worlds.types import State
 
 TIE = 1e-6  # advantages closer than this are equal: they are differences of float32 numbers
-KEPT = 1 << 16  # plans, and advantages, that are not computed again
+KEPT = 1 << 16  # plans, and advantages, kept so that they are not computed again
 Joint = tuple[str, ...]
 Values = Callable[[State, Joint], float]
 Texts = tuple[tuple[str, str], ...]  # (agent, text)
 
 
 class InAWorld(Interface):
-    """What a gate needs of a task, see `tasks.worlds.task.WorldTask`."""
+    """What a gate needs from a task, see `tasks.worlds.task.WorldTask`."""
 
     world: World
 
     def state_after(self, item: Any, history: History) -> State:
-        """The state that a conversation has come to."""
+        """The current state of a conversation."""
 
     def legal(self, state: State, agent: str) -> Sequence[str]:
         """The actions that an agent may take in a state."""
 
     def action(self, state: State, agent: str, text: str) -> str:
-        """The legal action that a text is."""
+        """The legal action that a text means."""
 
 
 class Attempt(NamedTuple):
-    """What one agent, or all at once, wrote; ``ids`` are of the turns, in the order of the texts."""
+    """What one agent, or all at once, wrote; ``ids`` are those of the turns, in the order of the texts."""
 
     ids: tuple[int, ...]
     texts: Texts
@@ -54,14 +54,14 @@ class Try(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How far the joint action of a step has come.
+    """The current joint action of a step.
 
     Attributes:
       place: the state.
       actions: of the agents that have acted, in order.
       counted: ids of their turns.
-      refused: ids of the turns that were refused before these, and of those of them that count all the same.
-      tries: what was refused since.
+      refused: ids of the turns refused before these, including refused turns that count nevertheless.
+      tries: attempts refused since then.
     """
 
     place: State
@@ -80,10 +80,11 @@ class Gate:
       values: Q of joint actions of all agents, in the order of ``task.world.agents``.
       discount: gamma of these values.
       eps: an action passes if its advantage is greater; in units of the return.
-      retries: how often a refused action is asked again; after that the best one counts.
+      retries: how often a new action is requested after a refusal; after that the best refused one counts.
       joint: the agents plan together, and their joint action passes or not; False: one after the other.
-      elsewhere: question -> another state and joint action that is judged in its place, for a control; None: none is.
-      note: is called with every state and joint action that is in question.
+      elsewhere: maps a question to another state and joint action that is judged in its place, for a control;
+        None: no replacement.
+      note: called with every considered state and joint action.
     """
 
     task: InAWorld
@@ -94,12 +95,13 @@ class Gate:
     joint: bool = False
     elsewhere: Callable[[Hashable], tuple[State, Joint]] | None = None
     note: Callable[[State, Joint], object] = lambda state, joint: None
-    # What these methods gave before: pure functions of their arguments, which a protocol asks for again and again.
+    # Results of these methods: they are pure functions, and protocols call them again with the same
+    # arguments.
     _advantages: dict[Hashable, float] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     _plans: dict[Hashable, Plan] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def plan(self, item: Any, history: tuple[Texts, ...], attempts: tuple[Attempt, ...]) -> Plan:
-        """The plan of a step after some attempts, the first one first; ``history`` are the joint answers before."""
+        """The plan of a step after attempts, in their order; ``history`` has the joint answers before it."""
         key = item_name(item), history, attempts
         if key in self._plans:
             return self._plans[key]
@@ -110,10 +112,10 @@ class Gate:
         return _keep(self._plans, key, plan)
 
     def advantage(self, state: State, before: Joint, own: Joint, question: Hashable = None) -> float:
-        """The advantage of the actions ``own`` after those of the agents before, while all others wait.
+        """The advantage of the actions ``own`` after the earlier agents' actions, while all others wait.
 
-        Of one agent it is `credit.ordered_advantages`, of all at once `credit.joint_advantages`. ``question`` tells
-        questions apart, see ``elsewhere``.
+        For one agent it is `credit.ordered_advantages`, for all at once `credit.joint_advantages`.
+        ``question`` identifies the question, see ``elsewhere``.
         """
         self.note(state, self._filled((*before, *own)))
         if self.elsewhere is not None:
@@ -123,12 +125,12 @@ class Gate:
         try:
             if key in self._advantages:
                 return self._advantages[key]
-        except TypeError:  # a state without a hash, by which alone it can be told apart from others
+        except TypeError:  # a state without a hash cannot be used as a key
             return self._advantage(state, before, own)
         return _keep(self._advantages, key, self._advantage(state, before, own))
 
     def passes(self, state: State, agents: tuple[str, ...], advantage: float) -> bool:
-        """Whether actions of these agents pass: by their advantage, or because they may do nothing but wait."""
+        """Whether actions of these agents pass: by their advantage, or because they can only wait."""
         choices = [len(self.task.legal(state, agent)) for agent in agents]
         return max(choices) == 1 or advantage > self.eps + TIE
 
@@ -166,7 +168,7 @@ class Gate:
 
 
 def _keep(known: dict, key: Hashable, value):
-    """Add a value to those that are known, and give it back; when there are too many, begin anew."""
+    """Store a value in the cache and return it; a full cache is emptied first."""
     if len(known) >= KEPT:
         known.clear()
     known[key] = value

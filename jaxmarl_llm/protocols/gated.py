@@ -1,14 +1,16 @@
-"""Plans that a critic has to pass: an action of too small an advantage is refused, and its agent asked again (ReAd).
+"""Plans that must pass a critic: an action with too small an advantage is refused and requested again (ReAd).
 
-In every step of an episode the agents plan one after the other, each reads what those before it have chosen, or all at
-once. An action whose advantage over waiting (`gate`) is not above eps is refused: its agent reads which actions were
-refused and their advantages, and writes another one. After some such questions the best refused action counts.
+In every step of an episode the agents plan one after the other, each reading what earlier agents have chosen,
+or all at once. An action whose advantage over waiting (`gate`) is not above eps is refused: its agent reads
+which actions were refused and their advantages, and writes another one. After some refusals the best refused
+action counts.
 
-Actions that count are judged, and learned from, as of any protocol. Those that were refused, of the kind `REFUSED`, are
-not, but for the best one that counts all the same (`Turn.fallback`).
+Actions that count are judged and trained on, as in any protocol. Refused actions, of the kind `REFUSED`, are
+not, except the best one if it counts nevertheless (`Turn.fallback`).
 
-Source: arXiv 2405.14314. There the prompt also holds earlier states and actions with their advantages; here an agent
-reads its earlier prompts and actions if the task remembers them, without advantages of those that passed.
+Source: arXiv 2405.14314. There the prompt also holds earlier states and actions with their advantages. Here
+an agent reads its earlier prompts and actions if the task remembers them, without the advantages of actions
+that passed.
 """
 
 import dataclasses
@@ -28,15 +30,17 @@ class Gated(MultiTurn):
     """``samples`` episodes of every item, of at most ``turns`` steps, whose actions pass a gate.
 
     Attributes:
-      gate: which actions are refused; how often an agent is asked again, and whether all plan at once.
-      apart: every sample has a request of its own, so that all requests are for equally many; False in evaluations.
+      gate: decides which actions are refused, how often an agent is requested again, and whether all plan at
+        once.
+      apart: every sample has its own request, so that all requests have equally many samples; False in
+        evaluations.
     """
 
     gate: Gate
     apart: bool = True
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests for what is open in the plans of the last step; if nothing is, those of the next step."""
+        """Requests for what the plans of the last step still need; if nothing, those of the next step."""
         first = self._agents if self.gate.joint else self._agents[:1]
         if not state.turns:
             prompts = [self.prompts(item) for item in state.items]
@@ -70,7 +74,7 @@ class Gated(MultiTurn):
         return tuple(self.gate.task.world.agents)
 
     def _node(self, place: Place, number: int, plans: list[Plan]) -> Node:
-        """The joint actions of a place; what was refused and does not count led to them."""
+        """The joint actions of a place; refused turns that do not count led to them."""
         counted = zip(*(plan.counted for plan in plans), strict=True)
         led = [[i for i in plan.refused if i not in plan.counted] for plan in plans]
         heard = [tuple(ids[k] if k < len(ids) else -1 for ids in led) for k in range(max(map(len, led)))]
@@ -81,13 +85,13 @@ class Gated(MultiTurn):
         )
 
     def _each(self, requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
-        """The requests, each for one sample if these are to be apart."""
+        """The requests, split into one per sample if ``apart``."""
         return apart(requests) if self.apart else list(requests)
 
     def _plans(self, state: Episode, number: int) -> list[tuple[Place, Plan]]:
         """The plans of a step with their places, in the order of their first questions."""
         root_of: dict[int, int] = {}
-        # By place and by the agent of the first question the turns that go on from it, it included.
+        # By place and by the agent of the first question: the turns that continue from it, including itself.
         chains: dict[Place, dict[str, dict[int, list[Turn]]]] = {}
         for turn in _last(state.turns, number):
             goes_on = turn.parent is not None and state.turns[turn.parent].turn == number
@@ -97,18 +101,19 @@ class Gated(MultiTurn):
         plans = []
         for place, by_agent in chains.items():
             history = self._history(state, place)
-            # One after the other all go on from the first agent's question; at once each has a chain of its own.
+            # One after the other: all continue from the first agent's question. At once: each has its own
+            # chain.
             for together in zip(*(of_agent.values() for of_agent in by_agent.values()), strict=True):
                 attempts = tuple(map(_attempt, zip(*together, strict=True)))
                 plans.append((place, self.gate.plan(state.items[place[0]], history, attempts)))
         return plans
 
     def _history(self, state: Episode, place: Place) -> tuple:
-        """What all agents wrote in the steps before, as `Gate.plan` takes it."""
+        """What all agents wrote in the earlier steps, as `Gate.plan` takes it."""
         return tuple(_attempt(own_turns(state, j)).texts for j in state.before(place[1]))
 
     def _open(self, state: Episode, place: Place, plan: Plan, number: int) -> list[SpeakRequest]:
-        """Requests to those who have to write next; [] for a plan that is made."""
+        """Requests to the agents that write next; [] for a finished plan."""
         if plan.tries:
             again = plan.tries[-1].attempt.ids
             return [self._request(state, place, plan, state.turns[i].agent, number, i) for i in again]
@@ -118,7 +123,7 @@ class Gated(MultiTurn):
     def _request(
         self, state: Episode, place: Place, plan: Plan, agent: str, number: int, parent: int
     ) -> SpeakRequest:
-        """A request to an agent after what counts already, and after its own refused actions."""
+        """A request to an agent after the actions that count already, and after its own refused actions."""
         item, follows = place
         messages = self._messages(state, place, agent)
         if plan.counted:
@@ -139,7 +144,7 @@ class Gated(MultiTurn):
         )
 
     def _messages(self, state: Episode, place: Place, agent: str) -> Sequence[dict[str, str]]:
-        """What an agent reads before anybody has acted in this step."""
+        """What an agent reads before any agent has acted in this step."""
         item, follows = place
         if follows is None:
             return self.prompts(state.items[item])[agent]

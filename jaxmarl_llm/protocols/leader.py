@@ -1,8 +1,8 @@
 """A leader with peers: the peers answer at the same time, the leader reads all of them and answers (MLPO).
 
-The leader is the last agent. With several turns the peers then read the leader's answer and revise their own, and
-the leader answers again (after MLPO, arXiv 2507.08960, which trains the leader of one turn and has several at test
-time).
+The leader is the last agent. With several turns the peers then read the leader's answer and revise their own,
+and the leader answers again (after MLPO, arXiv 2507.08960, which trains the leader on one turn and uses
+several turns at test time).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """MapCoder: recall a technique, plan, write the program, and repair it (after arXiv 2405.11403).
 
-Every agent works alone. The prompt of a repair holds the plan, the program to repair, and its outcome. A plan
-gets a fixed number of programs, so that all methods execute equally many: once a program is right, and faster
-where that counts, the next ones follow the same plan again.
+Every agent works alone. The prompt of a repair holds the plan, the program to repair, and its outcome. Each
+plan gets a fixed number of programs, so that all methods execute equally many. Once a program is right (and
+faster, where that counts), the next ones follow the same plan again.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The texts of a search for one item that may be gone on from, and which one is next; see `protocols.step_search`."""
+"""The texts of a search for one item that can be continued, and which is next (`protocols.step_search`)."""
 
 import dataclasses
 
@@ -8,18 +8,18 @@ from jaxmarl_llm.search import best_first
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How a search goes.
+    """Options of a search.
 
     Attributes:
-      samples: k, lines that are drawn in an expansion; equal ones are one.
-      expansions: most expansions for an item.
-      depth: most steps of an answer; one that has as many has ended.
+      samples: k, lines that are drawn in an expansion; equal lines count as one.
+      expansions: largest number of expansions per item.
+      depth: largest number of steps of an answer; an answer with that many has ended.
       tokens: the same in tokens, of all its steps.
-      answers: most answers that are judged for an item.
+      answers: largest number of answers that are judged per item.
       weight: lambda.
       aggregate: of process rewards, one of `credit.q_targets.AGGREGATES`.
       strings: answers are programs, see `steps.ends`.
-      stop_when_solved: an item has no more expansions after a judgement that solves it.
+      stop_when_solved: an item is not expanded further after a judgement that solves it.
     """
 
     samples: int = 3
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A text of the search; ``turn`` is the id of the turn that wrote its last piece, None before the first one."""
+    """A text of the search; ``turn``: id of the turn that wrote its last piece, None before the first one."""
 
     text: str = ""
     turn: int | None = None
@@ -53,10 +53,10 @@ class Search:
         self.frontier = best_first.Frontier(limits.expansions, limits.weight, limits.depth)
         self.seen: set[tuple[str, bool]] = set()
         self.judged = 0
-        self.next: Text | None = Text()  # is expanded next; None: the search has ended
+        self.next: Text | None = Text()  # expanded next; None: the search has ended
         self.frontier.push(best_first.Node(self.next))
         self.frontier.pop()
-        self.cut: Text | None = None  # a line that came to no end
+        self.cut: Text | None = None  # a line without an end
 
     def open(self, text: Text, value: float) -> None:
         """Add a text with its h."""
@@ -64,7 +64,7 @@ class Search:
         self.frontier.push(best_first.Node(text, g, value, text.leaf))
 
     def advance(self) -> list[Text]:
-        """Find the text that is expanded next; returns the answers whose turn came before it."""
+        """Select the text that is expanded next; returns the answers that were selected before it."""
         answers: list[Text] = []
         self.next = None
         while self.judged + len(answers) < self._limits.answers and (node := self.frontier.pop()):

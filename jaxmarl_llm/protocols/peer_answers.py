@@ -1,6 +1,6 @@
-"""Answers of peers that do not learn, kept to be read again.
+"""Answers of peers that do not learn, kept to be used again.
 
-MLPO (arXiv 2507.08960) draws 4000 of them for each task before training; here they are drawn as they are needed.
+MLPO (arXiv 2507.08960) draws 4000 of them for each task before training; here they are drawn when needed.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,8 +15,8 @@ NAME = "peer_answers"
 class PeerAnswers(Store[Item]):
     """The answers of a run's peers so far.
 
-    A peer answers a problem anew until it has given ``number`` answers to it; from then on its answers take turns, the
-    least used first, of equal ones the older.
+    A peer answers a problem anew until it has given ``number`` answers to it. From then on these answers are
+    used again, the least used first, the oldest first among equals.
 
     Args:
       peers: names of the peers.
@@ -28,19 +28,19 @@ class PeerAnswers(Store[Item]):
         self._peers, self._number = frozenset(peers), number
 
     def given(self, item, agent: str) -> str | None:
-        """The answer of a peer to an item that is due; None: it is to answer anew."""
+        """The answer of a peer to an item that is used next; None: the peer must answer anew."""
         own = self._of(item_name(item), agent)
         return _least_used(own).text if len(own) >= self._number else None
 
     def add(self, forest: Forest) -> int:
-        """Keep the answers of a forest that are new, and count those that were read again; returns the latter."""
+        """Keep the new answers of a forest, and count those that were used again; returns this count."""
         used, new = [], []
         for turn in forest.turns:
             if turn.agent not in self._peers:
                 continue
             problem = item_name(forest.items[turn.item])
             if turn.given:
-                # Of equal texts the one that `given` took.
+                # Among equal texts, the one that `given` took.
                 used.append(_least_used([k for k in self._of(problem, turn.agent) if k.text == turn.text]).id)
             else:
                 where = {"problem": problem, "agent": turn.agent}
@@ -55,5 +55,5 @@ class PeerAnswers(Store[Item]):
 
 
 def _least_used(kept: Sequence[Item]) -> Item:
-    """Of equally used ones the first."""
+    """The first of the least used."""
     return min(kept, key=lambda item: item.uses)

@@ -1,10 +1,10 @@
-"""Agents answer one after the other, each sees the answers before its own (baseline of MAGRPO's paper).
+"""Agents answer one after the other, and each sees the earlier answers (baseline of MAGRPO's paper).
 
 With several turns each turn is a pipeline: the agents continue in the same order from their own earlier
-prompts and replies and the feedback, and each sees the answers before its own in this turn.
+prompts and replies and the feedback, and each sees the earlier answers of this turn.
 
-`leader`, `review`, `teams` and `retrieve` are pipelines too, with steps in which several agents answer at the same
-time, or with another way to show the answers before.
+`leader`, `review`, `teams` and `retrieve` are pipelines too, with steps in which several agents answer at the
+same time, or with another way to show the earlier answers.
 """
 
 import dataclasses
@@ -26,28 +26,29 @@ def one_by_one(agents: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def quote_all(messages: Messages, agent: str, texts: Mapping[str, str]) -> Messages:
-    """The prompt of an agent with all answers before its own quoted."""
+    """The prompt of an agent with all earlier answers quoted."""
     return with_quotes(messages, texts)
 
 
 def nothing_given(item: Any, agent: str) -> None:
-    """No agent has answered before."""
+    """No stored answer for any agent."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline(MultiTurn):
     """The agents answer in steps, each once per node and sample.
 
-    Sample g of an agent has read sample g of the agents before it, so joint answers are aligned.
+    Sample g of an agent reads sample g of the earlier agents, so joint answers are aligned.
 
     Attributes:
-      steps: names of all agents, in the order of the prompts -> those of each step, in the same order.
-      show: the prompt of an agent after the first step, its name, and the texts of all agents of the steps before,
-        by name -> the messages that it sees.
-      fan_out: in the only turn the agents of the last step answer ``samples`` times after the same single answers
-        of the agents before them, which are part of all joint answers of the node.
-      given: an item and the name of an agent of the first step -> an answer that it gave before, which stands instead
-        of a new one; None: it answers. Only with ``fan_out``.
+      steps: maps the names of all agents, in the order of the prompts, to those of each step, in the same
+        order.
+      show: maps the prompt of an agent after the first step, its name, and the texts of all agents of earlier
+        steps by name, to the messages that it sees.
+      fan_out: in the only turn, the agents of the last step answer ``samples`` times after the same single
+        answers of the earlier agents, which are part of all joint answers of the node.
+      given: maps an item and the name of an agent of the first step to a stored answer that is used instead
+        of a new one; None: the agent answers. Only with ``fan_out``.
     """
 
     steps: Callable[[Sequence[str]], list[tuple[str, ...]]] = one_by_one
@@ -65,7 +66,7 @@ class Pipeline(MultiTurn):
             raise UserError(f"turns={self.turns}: with fan_out there is one turn")
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to the next agents on all nodes: the first step draws G samples, the others one after each."""
+        """Requests to the next agents on all nodes: first G samples, then one after each sample."""
         if not state.turns:
             prompts = [self.prompts(item) for item in state.items]
             first = self.steps(list(prompts[0]))[0] if prompts else ()

@@ -1,12 +1,12 @@
-"""A planner decides by words what comes next: a caller calls a tool, or a summarizer answers (arXiv 2401.07324).
+"""A planner decides in words what is next: a caller calls a tool, or a summarizer answers (arXiv 2401.07324).
 
 The planner reads the question and the calls so far, and writes what is needed and, in its last line, a route:
-"Next: caller", "Next: conclusion" or "Next: give up". Another word, or none, is no route: like giving up it ends the
-conversation without an answer, and is counted apart (`tasks.planned`). What tools give back is part of prompts, and is
-never learned.
+"Next: caller", "Next: conclusion" or "Next: give up". Any other last line is not a route: like giving up, it
+ends the conversation without an answer, and is counted separately (`tasks.planned`). Results of tools are
+part of prompts, and are never trained on.
 
-In the released code a planner without a route is sent to the caller, and planners read the roles of other agents in
-training than afterwards; here demonstrations have the prompts of this protocol (`worked`).
+In the released code a planner without a route is sent to the caller, and prompts name the planner's role
+differently in training than afterwards. Here demonstrations have the prompts of this protocol (`worked`).
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ from jaxmarl_llm.protocols.with_tools import in_front
 from jaxmarl_llm.tasks.planned import CALLER, CONCLUSION, GIVE_UP, last_line, route_of
 from jaxmarl_llm.tasks.tools import Call, Toolbox
 
-# A text of the planner after which another agent writes.
+# Texts of the planner after which another agent writes.
 GOES_ON, CONCLUDES = last_line(CALLER, CONCLUSION), last_line(CONCLUSION)
-ANYTHING = r"\A"  # a call leads on, whatever it is
+ANYTHING = r"\A"  # any call leads to another request
 PLAN = (
     f'Say in a sentence what is needed now, and end with a line that is "Next: {CALLER}" if a tool must be called, '
     f'"Next: {CONCLUSION}" if all that is needed is known, or "Next: {GIVE_UP}".'
@@ -31,19 +31,19 @@ ANSWER_NOW = "Answer the question from these results."
 
 
 class Done(NamedTuple):
-    """A call that was made: what the planner wrote before it, and what others read of the call and its result."""
+    """A finished call: what the planner wrote before it, and what others read of the call and its result."""
 
     plan: str
     shown: str
 
 
 def done(plan: str, call: str, result: str) -> Done:
-    """What was done by a call."""
+    """The record of a finished call."""
     return Done(plan, f"The call was:\n{call}\nThe tool gives back:\n{result}")
 
 
 def planner_reads(question: Messages, toolbox: Toolbox, calls: Sequence[Done]) -> Messages:
-    """Messages of the planner: the tools and the question, then each of its plans and what came of it."""
+    """Messages of the planner: the tools and the question, then each of its plans and the plan's outcome."""
     tools = "\n".join(["There are these tools:", *toolbox.lines()])
     messages = with_text(in_front(question, tools), PLAN)
     for one in calls:
@@ -63,7 +63,7 @@ def summarizer_reads(question: Messages, calls: Sequence[Done]) -> Messages:
 
 
 def with_text(messages: Messages, *texts: str) -> Messages:
-    """Messages with more text behind the last one."""
+    """Messages with texts appended to the last one."""
     *before, last = messages
     return (*before, {**last, "content": "\n\n".join([last["content"], *texts])})
 
@@ -76,8 +76,8 @@ class Planner:
       prompts: item -> {agent: chat messages}.
       toolbox: the tools.
       samples: conversations about every item.
-      calls: most calls of a conversation; a planner that then wants another one ends it.
-      apart: every conversation has a first request of its own, so that all requests are for equally many samples;
+      calls: largest number of calls of a conversation; a planner that then wants another one ends it.
+      apart: every conversation has its own first request, so that all requests have equally many samples;
         False in evaluations.
     """
 
@@ -88,7 +88,7 @@ class Planner:
     apart: bool = True
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to whoever is next in each conversation that goes on."""
+        """Requests to the next agent in each running conversation."""
         if not state.turns:
             requests = [self._plan(state, item, (), self.samples) for item in range(len(state.items))]
             return apart(requests) if self.apart else requests
@@ -112,7 +112,7 @@ class Planner:
         ]
 
     def _after(self, state: Episode, turn: Turn, result: str) -> SpeakRequest:
-        """The request to whoever writes after a turn that leads on; ``result`` of its call, if it is one."""
+        """The request after a turn that does not end the conversation; ``result`` of a call."""
         item = state.items[turn.item]
         questions = {agent: tuple(own) for agent, own in self.prompts(item).items()}
         planner, caller, summarizer = questions
@@ -138,13 +138,13 @@ class Planner:
 
 
 def _calls_before(state: Episode, plan: Turn, question: int) -> list[Done]:
-    """The calls before a plan, as its prompt has them behind the ``question`` first messages."""
+    """The calls before a plan, as in its prompt after the ``question`` first messages."""
     texts = [message["content"] for message in state.requests[plan.request].messages[question:]]
     return [Done(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
 
 
 def _chain(state: Episode, turn: Turn) -> list[Turn]:
-    """The turns of a conversation until one, the first one first."""
+    """The turns of a conversation up to a given one, in order."""
     chain = [turn]
     while chain[0].parent is not None:
         chain.insert(0, state.turns[chain[0].parent])

@@ -1,7 +1,9 @@
-"""Routes that an agent decides in words: it reads the question and the last answer, and names who is to answer next.
+"""Routes decided in words: an agent reads the question and the last answer, and names the agent that answers
+next.
 
-"stop", or a name that nobody has, ends the route: before the first answer without one. The second is counted
-(`tasks.routed`). Whoever is named reads the question and the answer before, as in `protocols.routed`.
+"stop", or an unknown name, ends the route; before the first answer it then has no answer. Routes without an
+answer and unknown names are counted (`tasks.routed`). The named agent reads the question and the previous
+answer, as in `protocols.routed`.
 """
 
 import dataclasses
@@ -14,7 +16,7 @@ from jaxmarl_llm.tasks.routed import STOP, last_line, named
 
 
 def question(agents: Sequence[str], answered: bool) -> str:
-    """What the agent that decides reads behind the question: whom it may name."""
+    """What the deciding agent reads after the question: which agents it may name."""
     names = ", ".join(agents)
     if answered:
         return (
@@ -31,7 +33,7 @@ class Prompted:
       prompts: item -> {agent: chat messages}, of all agents.
       decides: the agent that decides, and does not answer.
       samples, turns: see above.
-      apart: every route has a first request of its own; False in evaluations.
+      apart: every route has its own first request; False in evaluations.
     """
 
     prompts: Prompts
@@ -41,7 +43,7 @@ class Prompted:
     apart: bool = True
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to the agent that decides, then to those whom it has named."""
+        """Requests to the agent that decides, then to the agents that it has named."""
         if not state.turns:
             requests = [self._decide(state, item, self.samples) for item in range(len(state.items))]
             return apart(requests) if self.apart else requests
@@ -54,7 +56,7 @@ class Prompted:
         return [self._decide(state, turn.item, 1, turn, joints[turn.id]) for turn in last]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Every answer is judged, and routes that have none, as such; in the order in which they began."""
+        """A node for every answer, and for routes without an answer, in the order in which they began."""
         number = turns[0].turn
         if any(turn.kind == CALL for turn in turns) or number and turns[0].agent == self.decides:
             return []

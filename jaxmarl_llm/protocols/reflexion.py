@@ -1,7 +1,7 @@
 """Reflexion: an agent reflects in words on its program's outcome, and tries again (arXiv 2303.11366).
 
-Every agent works alone: program, outcome, reflection, and the next program with its own last program, the
-outcome of that very program, and its own reflection in the prompt.
+Every agent works alone: program, outcome, reflection, and then the next program, with the agent's own last
+program, that program's outcome, and its own reflection in the prompt.
 """
 
 from jaxmarl_llm.forest import REMARK, SpeakRequest, Turn
@@ -11,9 +11,9 @@ from jaxmarl_llm.tasks.types import ProgramTask
 
 
 class Reflexion(rounds.Rounds):
-    """Programs and reflections on them alternate; reflections are not judged, and none follows the last one.
+    """Programs and reflections on them alternate; reflections are not judged, and the last program has none.
 
-    Where the task has no prompt to explain an outcome, the next program comes without a reflection.
+    Where the task has no prompt to explain an outcome, the next program is written without a reflection.
     """
 
     task: ProgramTask

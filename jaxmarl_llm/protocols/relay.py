@@ -1,6 +1,7 @@
-"""A relay: in every turn other agents answer, each after what the agent at its place in the turn before has seen.
+"""A relay: different agents answer in each turn, each after what the agent at its place in the last turn saw.
 
-So a team has parameters of their own for every turn (as MAPoRL's released code has, arXiv 2502.18439), or other models.
+So a team has separate parameters for every turn (like MAPoRL's released code, arXiv 2502.18439), or other
+models.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ from jaxmarl_llm.protocols.types import Episode
 
 
 def turns_of(agents: Sequence[str], turns: int) -> list[tuple[str, ...]]:
-    """The agents of each turn: equally many of ``agents`` in each, in their order.
+    """The agents of each turn: the same number of ``agents`` in each, in their order.
 
     >>> turns_of(["a", "b", "c", "d"], 2)
     [('a', 'b'), ('c', 'd')]
@@ -23,7 +24,7 @@ def turns_of(agents: Sequence[str], turns: int) -> list[tuple[str, ...]]:
 
 @dataclasses.dataclass(frozen=True)
 class Relay(Simultaneous):
-    """The agents of a turn answer at the same time; those of the next turn go on from their answers.
+    """The agents of a turn answer at the same time; those of the next turn continue from their answers.
 
     Attributes:
       agents: names of all agents (``prompts`` has a chat of each), see `turns_of`.

@@ -1,7 +1,8 @@
-"""Retrieve: agents answer at the same time, and a scorer reads each answer alone (Corex, arXiv 2310.00280).
+"""Retrieve: agents answer at the same time, and a scorer reads each answer separately (Corex, arXiv
+2310.00280).
 
-The first half of the agents answers, and the second half are their scorers, in the same order. The task reads the
-scores, and the answer with the best one counts (``task.total=last``).
+The first half of the agents answers, and the second half are their scorers, in the same order. The task reads
+the scores, and the answer with the best score counts (``task.total=last``).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Review: the first agent writes an answer, each next one edits the last version (Corex, arXiv 2310.00280)."""
+"""Review: the first agent writes an answer, each next one edits the last version (Corex, arXiv
+2310.00280).
+"""
 
 from collections.abc import Mapping
 
@@ -9,7 +11,7 @@ EDIT = "Check it, mend what is wrong, and write the whole answer again."
 
 
 def show_last(messages: Messages, agent: str, texts: Mapping[str, str]) -> Messages:
-    """The prompt of a reviewer with the last version alone, after the question."""
+    """The prompt of a reviewer with only the last version, after the question."""
     *before, question = messages
     author, text = list(texts.items())[-1]
     content = f"{question['content']}\n\nThe answer so far, by {author}:\n{text.strip()}\n\n{EDIT}"

@@ -1,6 +1,6 @@
-"""Rounds in which every agent writes a program of its own: the common part of such protocols.
+"""Rounds in which every agent writes its own program: the common part of such protocols.
 
-A chain is one search for one item. The programs of a round, one of each agent, are a joint answer that the
+A chain is one search for one item. The programs of a round, one per agent, are a joint answer, which the
 chain's next round follows. The chains of an item are independent samples; they stay in order, item by item.
 
 ``Turn.turn``, ``Node.turn`` and ``Joint.turn`` are the round; texts between programs are of kind `REMARK`.
@@ -34,7 +34,7 @@ def programs_of_round(state: Episode, turns: Sequence[Turn]) -> list[Node]:
     """The nodes that the programs of a round complete, item by item and chain by chain.
 
     Chains in which nothing has been judged yet are the samples of one node. ``heard`` of a node are the turns
-    that its programs continue, as far as those were not judged: reflections, plans.
+    that its programs continue, if these were not judged: reflections, plans.
     """
     turns_by_place: dict[tuple, dict[str, list[Turn]]] = {}
     for turn in turns:
@@ -89,11 +89,11 @@ def requests_after(
 
     Args:
       chains: indices of the joint answers that the requests follow.
-      ask: the agent's last program -> the messages it sees now, None for no request.
-      index: round of the turns that are requested.
-      last: by id of the program the id of the same agent's turn after it, if any, which the answers then
+      ask: maps the agent's last program to the messages that it sees now; None: no request.
+      index: round of the requested turns.
+      last: maps a program's id to the id of the same agent's turn after it, if any, which the answers then
         continue.
-      kind: of the turns that are requested.
+      kind: of the requested turns.
     """
     requests = []
     for j in chains:
@@ -116,7 +116,7 @@ class Rounds:
       samples: G, independent chains per item.
       rounds: programs of every agent and chain.
       stop_when_solved: a chain ends with the round in which a program solves the item. Chains then differ in
-        length; an evaluation needs all of them to the end.
+        length; an evaluation needs all of them in full.
     """
 
     task: RoundsTask
@@ -128,7 +128,7 @@ class Rounds:
         check(samples=self.samples, rounds=self.rounds)
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests for first programs of all items, then those of `later`, until every round is done."""
+        """Requests for first programs of all items, then those of `later`, until all rounds are done."""
         if not state.turns:
             return first_round(state, self.task, self.samples)
         done = rounds_done(state)

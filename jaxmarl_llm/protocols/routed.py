@@ -1,7 +1,7 @@
-"""Routes: one agent answers at a time, and a router decides after every answer who is next, or that it was the last.
+"""Routes: one agent answers at a time, and after every answer a router selects the next agent, or stops.
 
-Whoever is next reads the question and the answer before its own (DER, arXiv 2412.07448). Routers are functions of
-places, so that they may be learned (`systems.router`), fixed, or go by the confidence of answers (`cascade`).
+The selected agent reads the question and the previous answer (DER, arXiv 2412.07448). Routers are functions
+of places, so they can be learned (`systems.router`), fixed, or use the confidence of answers (`cascade`).
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from jaxmarl_llm.protocols.types import Episode, Prompts
 
 
 class Place(NamedTuple):
-    """Where a route has come to: what a router decides by.
+    """The current position of a route, by which a router decides.
 
     Attributes:
       question: what the agents are asked.
       answer: the last answer, '' before the first one.
-      agent: who gave it, '' before the first one.
-      turn: how many answers there are.
+      agent: its author, '' before the first one.
+      turn: number of answers so far.
       confidence: mean log-probability of the tokens of the last answer, 0 where it is not known.
     """
 
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     confidence: float = 0.0
 
 
-# Places, and chance in training, None where the best choice is taken -> an agent each; None: no further answer.
+# Maps places, and a generator in training (None: take the best choice), to an agent each; None: stop.
 Router = Callable[[Sequence[Place], np.random.Generator | None], list[str | None]]
 
 
@@ -48,9 +48,9 @@ def fixed(agent: str) -> Router:
 
 
 def cascade(agents: Sequence[str], confidence: float) -> Router:
-    """A router that asks one agent after the other, until one is confident enough.
+    """A router that selects one agent after the other, until one is confident enough.
 
-    ``confidence``: mean log-probability per token in nats, from which on an answer is the last.
+    ``confidence``: an answer with at least this mean log-probability per token, in nats, is the last.
     """
 
     def choose(places: Sequence[Place], random: np.random.Generator | None) -> list[str | None]:
@@ -70,8 +70,9 @@ class Routed:
 
     Attributes:
       prompts: item -> {agent: chat messages}.
-      router: decides who answers; asked once about all routes of a step.
-      greedy: take the best choice and not a random one: all routes of an item then begin with the same agent.
+      router: selects who answers; called once for all routes of a step.
+      greedy: take the best choice instead of a random one: all routes of an item then begin with the same
+        agent.
     """
 
     prompts: Prompts
@@ -81,7 +82,7 @@ class Routed:
     greedy: bool = False
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to whoever is next on each route that goes on."""
+        """Requests to the next agent on each running route."""
         random = None if self.greedy else state.random
         if not state.turns:
             return self._first(state, random)
@@ -102,7 +103,7 @@ class Routed:
         return requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Every answer is judged; those to one request at one node."""
+        """A node for each request's answers: every answer is judged."""
         requests: dict[int, list[Turn]] = {}
         for turn in turns:
             requests.setdefault(turn.request, []).append(turn)
@@ -112,7 +113,7 @@ class Routed:
         ]
 
     def _first(self, state: Episode, random: np.random.Generator | None) -> list[SpeakRequest]:
-        routes = 1 if self.greedy else self.samples  # decided apart
+        routes = 1 if self.greedy else self.samples  # decided separately
         places = [Place(question_of(self.prompts, item)) for item in state.items for _ in range(routes)]
         chosen = self.router(places, random)
         return [

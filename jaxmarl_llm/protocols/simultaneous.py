@@ -1,8 +1,8 @@
 """All agents answer at once, without seeing each other, in one turn or several (MAGRPO, arXiv 2508.04652).
 
-With several turns every joint answer that is handed on begins a node of its own: each agent sees its own
-earlier prompts and replies and its feedback, and tries again. With ``hand_on="all"`` the nodes form a tree,
-otherwise a chain.
+With several turns, every joint answer that is handed on begins its own node: each agent sees its own earlier
+prompts and replies and its feedback, and tries again. With ``hand_on="all"`` the nodes form a tree, otherwise
+a chain.
 """
 
 import dataclasses

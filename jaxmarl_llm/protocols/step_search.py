@@ -1,16 +1,17 @@
-"""Best-first search over the lines of an answer (Q*, arXiv 2406.14283): one agent writes, and a value says where.
+"""Best-first search over the lines of an answer (Q*, arXiv 2406.14283): one agent writes, a value guides it.
 
-Every step of the rollout expands one open text of each item: k next lines are drawn after it. A new text s has
+Every step of the rollout expands one open text of each item: k next lines are drawn after it. A new text s
+has
 
     f(s) = g(s) + lambda h(s)
 
-with g the process rewards of its steps, by `credit.q_targets.aggregate`, and h its value: Q of the last line, after the
-text before it. (The paper takes max_a Q(s, a) over k lines a after s; of the true Q of a reward at the end both are the
-same, and no line is drawn to ask.) The best open text is next (`search.best_first`). One that has ended is an answer:
-when its turn comes it is judged, and it is never taken for its value. Where the budget ends without an answer the
-best open text is judged as it is.
+where g is the process rewards of its steps, by `credit.q_targets.aggregate`, and h its value: Q of the last
+line, after the text before it. (The paper takes max_a Q(s, a) over k lines a after s. For the true Q of a
+reward at the end both are equal, and here no extra lines are drawn.) The best open text is expanded next
+(`search.best_first`). A text that has ended is an answer: when it is selected it is judged; its value never
+replaces the judgement. Where the budget ends without an answer, the best open text is judged as it is.
 
-In programs a step does not end inside of a string: the rest of it is drawn before its end is looked at.
+In programs a step does not end inside a string: the rest of it is drawn before its end is checked.
 """
 
 import dataclasses
@@ -25,12 +26,12 @@ from jaxmarl_llm.protocols.types import Episode, Prompts
 from jaxmarl_llm.search import steps
 from jaxmarl_llm.utils.errors import UserError
 
-# Places, and the texts before their last steps -> process rewards of these steps.
+# Maps places, and the texts before their last steps, to process rewards of these steps.
 Rates = Callable[[Sequence[Place], Sequence[str]], Sequence[float]]
 
 
 class Piece(NamedTuple):
-    """A text of an item, the text before its last step, and whether that step goes on."""
+    """A text of an item, the text before its last step, and whether that step continues."""
 
     item: int
     text: Text
@@ -43,12 +44,12 @@ class StepSearch:
 
     Args:
       prompts: item -> {agent: chat messages}.
-      agent: who writes.
+      agent: the agent that writes.
       limits: see `Limits`.
-      values: h of places; None: ``valuer`` is asked.
+      values: h of places; None: ``valuer`` gives it.
       rates: process rewards of new steps; None: 0.
-      solved: judgement -> whether nothing is left to gain.
-      valuer: an agent that is asked for h, in words.
+      solved: maps a judgement to whether nothing more can be gained.
+      valuer: an agent that gives h in words.
       stop: texts that end an answer.
     """
 
@@ -71,9 +72,9 @@ class StepSearch:
     def _begin(self, items: Sequence) -> None:
         self._items, self._searches = tuple(items), [Search(self._limits) for _ in items]
         self._asked = [tuple(self._prompts(item)[self._agent]) for item in items]
-        self._pieces: list[Piece] = []  # steps whose end is not drawn yet
+        self._pieces: list[Piece] = []  # steps whose end has not been drawn yet
         self._new: list[Piece] = []  # texts without a value
-        self.reads: list[tuple[int, int, int]] = []  # item, answers judged before, tokens that a value took
+        self.reads: list[tuple[int, int, int]] = []  # item, answers judged before, tokens read for a value
 
     def step(self, state: Episode) -> list[SpeakRequest]:
         """Requests for the rest of steps in strings, for values of new texts, or for the next expansions."""
@@ -91,7 +92,7 @@ class StepSearch:
         return [self._request(i, text.turn, text.text, self._limits.samples, STEP) for i, text in texts]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """The answers whose turn has come, each a node of its own; ``Node.turn`` counts those of an item."""
+        """The selected answers, each a node of its own; ``Node.turn`` counts those of an item."""
         if self._pieces or turns[0].kind == STEP:
             self._take(turns)
             if self._pieces:
@@ -113,14 +114,14 @@ class StepSearch:
         return nodes
 
     def _request(self, i: int, parent: int | None, prefix: str, samples: int, kind: str) -> SpeakRequest:
-        """Ask for lines after a text, or with `REMARK` for the rest of its last one; ``parent`` is its last turn."""
+        """Request lines after a text, or the rest of its last one (`REMARK`); ``parent``: its last turn."""
         number, chat = self._searches[i].judged, self._asked[i]
         return SpeakRequest(
             self._agent, i, chat, samples, number, parent, kind=kind, prefix=prefix, until=LINE
         )
 
     def _question(self, piece: Piece) -> SpeakRequest:
-        """Ask the valuer about a text."""
+        """Request a value of a text from the valuer."""
         messages, number = tuple(step_values.question(self._place(piece))), self._searches[piece.item].judged
         shown = (piece.text.turn,)
         return SpeakRequest(
@@ -128,7 +129,7 @@ class StepSearch:
         )
 
     def _take(self, turns: Sequence[Turn]) -> None:
-        """Sort the pieces that were drawn: steps that go on, new texts, and lines that came to no end."""
+        """Sort the drawn pieces: steps that continue, new texts, and lines without an end."""
         first = [Piece(turn.item, self._searches[turn.item].next, "") for turn in turns]
         begun, self._pieces = self._pieces or [p._replace(before=p.text.text) for p in first], []
         for piece, turn in zip(begun, turns, strict=True):
@@ -140,7 +141,8 @@ class StepSearch:
         ended = line and steps.ends(piece.before, turn.message[len(piece.before) :], limits.strings)
         number = old.steps + (not piece.begun)
         full = tokens >= limits.tokens or ended and number >= limits.depth
-        # Completions end with their lines; whether a stop text with a line break ends the answer the text shows.
+        # Completions end with their lines; the text shows whether a stop text with a line break ends the
+        # answer.
         leaf = full or not line or any(stop in turn.message for stop in self._stop)
         text = Text(turn.message, turn.id, number, tokens, old.rewards, leaf)
         if not (line or turn.finished or full):
@@ -152,7 +154,7 @@ class StepSearch:
             self._new.append(Piece(piece.item, text, piece.before))
 
     def _require_an_end(self, state: Episode) -> None:
-        """UserError if no line that was drawn in the first expansion came to an end."""
+        """UserError if no line drawn in the first expansion has an end."""
         if not self._new and not any(each.seen for each in self._searches):
             longest = max(len(turn.completion) for turn in state.turns)
             raise UserError(

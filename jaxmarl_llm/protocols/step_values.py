@@ -1,7 +1,7 @@
-"""What a search over steps expects of a text that has begun: values of `protocols.step_search` that need no training.
+"""Values of begun texts for a search over steps (`protocols.step_search`) that need no training.
 
-A value is a function of some places, `Values`. Here are the orders that a learned value is compared with, functions of
-the user's own, and the question to another agent of the team.
+A value is a function of places, `Values`. Here are the orders with which a learned value is compared,
+functions of the user's own, and the question to another agent of the team.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ _ASK = "How likely is it that this becomes a right answer? Write a number from 0
 
 
 class Place(NamedTuple):
-    """An answer that has begun: its item, the chat before it, its text, and the steps of it.
+    """A begun answer: its item, the chat before it, its text, and the text's steps.
 
-    ``leaf``: the text is all of the answer.
+    ``leaf``: the text is the whole answer.
     """
 
     item: Any
@@ -42,7 +42,7 @@ Values = Callable[[Sequence[Place]], list[Valued]]
 
 
 def nothing(places: Sequence[Place]) -> list[Valued]:
-    """The same for all: f is what has been earned, and of equals the oldest is next."""
+    """The same for all: f is the reward so far, and the oldest is next among equals."""
     return [Valued(0.0) for _ in places]
 
 
@@ -52,7 +52,7 @@ def longest(places: Sequence[Place]) -> list[Valued]:
 
 
 def at_random(seed: int) -> Values:
-    """A number from 0 to 1 that follows from the seed, the item and the text."""
+    """A number from 0 to 1 that is determined by the seed, the item and the text."""
 
     def values(places: Sequence[Place]) -> list[Valued]:
         digests = [
@@ -67,11 +67,11 @@ def at_random(seed: int) -> Values:
 def of_function(
     function: Callable[[Sequence[str], Sequence[str]], Sequence[float]], name: str = "the function"
 ) -> Values:
-    """Values by a function of questions and texts, which errors call ``name``.
+    """Values from a function of questions and texts; errors call it ``name``.
 
     Raises:
       UserCodeError: with the items, if it raises.
-      UserError: if it gives anything but a finite number for each text.
+      UserError: unless it gives a finite number for each text.
     """
 
     def values(places: Sequence[Place]) -> list[Valued]:
@@ -93,7 +93,7 @@ def of_function(
 
 
 def question(place: Place) -> list[dict[str, str]]:
-    """What an agent reads that is to say how good the beginning of another one's answer is."""
+    """The prompt for an agent that rates the beginning of another agent's answer."""
     *before, last = place.messages
     whole = "The answer" if place.leaf else "An answer begins"
     content = f"{last['content']}\n\n{whole}:\n{place.text.rstrip()}\n\n{_ASK}"
@@ -101,6 +101,6 @@ def question(place: Place) -> list[dict[str, str]]:
 
 
 def read(text: str) -> float:
-    """The number in the reply to `question`, cut to 0..1; 0 where there is none."""
+    """The number in the reply to `question`, clipped to 0..1; 0 without a number."""
     number = answers.read(text, "number")
     return 0.0 if number is None else float(min(max(number, 0), 1))

@@ -1,8 +1,9 @@
-"""Two teams and a judge: each team discusses, the judge compares their answers and decides (Corex, arXiv 2310.00280).
+"""Two teams and a judge: teams discuss, the judge compares answers and decides (Corex, arXiv 2310.00280).
 
-The judge is the last agent, the first half of the others is the first team. (Corex draws the teams; agents of one
-model can be exchanged.) In every turn all members answer, from the second on after reading the last answers of their
-own team; then the judge reads both teams and answers, with the earlier turns before it.
+The judge is the last agent; the first half of the others is the first team. (Corex draws the teams; agents of
+one model are interchangeable.) In every turn all members answer, from the second turn on after reading the
+last answers of their own team. Then the judge reads both teams and answers, with the earlier turns in its
+prompt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ DECIDE = "Where the teams differ, give the answer of the team that is right."
 
 
 def divided(members: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The two teams of some agents; the first one is as large or larger by one."""
+    """The two teams of these agents; the first is equally large, or larger by one."""
     half = (len(members) + 1) // 2
     return tuple(members[:half]), tuple(members[half:])
 
@@ -31,7 +32,7 @@ def show_teams(messages: Messages, agent: str, texts: Mapping[str, str]) -> Mess
 
 
 def feedback(answers: Sequence[Answer]) -> list[dict[str, str]]:
-    """Between turns: the answers of the others of an agent's own team."""
+    """Between turns: the answers of the other members of an agent's own team."""
     return [_revise(answer.completions) for answer in answers]
 
 

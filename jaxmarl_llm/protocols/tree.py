@@ -10,10 +10,10 @@ from jaxmarl_llm.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """The agents answer in the order of the prompts; each one continues every path of answers before it.
+    """The agents answer in the order of the prompts; each continues every path of earlier answers.
 
-    Joint answers are the paths to the leaves, so an answer of the first agent is part of many. The answers
-    to one path make a node.
+    Joint answers are the paths to the leaves, so an answer of the first agent is part of many. The answers to
+    one path make a node.
 
     Attributes:
       prompts: item -> {agent: chat messages}.

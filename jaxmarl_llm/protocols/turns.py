@@ -14,21 +14,21 @@ HAND_ON = ("all", "best", "random")
 
 @dataclasses.dataclass(frozen=True)
 class MultiTurn:
-    """Agents answer every item up to ``turns`` times, and read a feedback between turns.
+    """Agents answer every item up to ``turns`` times, and read feedback between turns.
 
     Attributes:
       prompts: item -> {agent: chat messages}; agents answer in this dict's order.
       samples: G, completions per agent and node.
       turns: largest number of answers in a row, at least 1.
-      feedback: judged answers -> for each {agent: what it reads before the next turn}; for turns > 1.
+      feedback: maps judged answers to one {agent: what it reads before the next turn} each; for turns > 1.
       hand_on: which joint answers of a node get a next turn: ``all`` (a tree), the ``best`` one, or a
         ``random`` one (chains).
       stop_above: a node whose mean reward is greater gets no next turn (in units of the reward); None: never.
       later_samples: G from the second turn on; None: as in the first.
-      ends: a judged joint answer -> whether it gets no next turn, such as one on which all agents agree. One with
-        which an episode is done (`Judgement.done`) never gets one.
-      remember: later prompts hold the agent's earlier prompts and answers; False: in place of its first question,
-        what the feedback says, alone.
+      ends: maps a judged joint answer to whether it gets no next turn, for example because all agents agree.
+        A joint answer that ends an episode (`Judgement.done`) never gets one.
+      remember: later prompts hold the agent's earlier prompts and answers; False: the feedback alone replaces
+        the first question.
     """
 
     prompts: Prompts
@@ -52,8 +52,8 @@ class MultiTurn:
     def next_turn(self, state: Episode, done: int) -> list[list[SpeakRequest]]:
         """Requests to all agents after every joint answer that is handed on; a list for each joint answer.
 
-        ``done`` is the number of finished turns, both rounds of a discussion being one; [] after the last.
-        The feedback on these joint answers is added to ``state.feedback``.
+        ``done`` is the number of finished turns (both rounds of a discussion are one turn); [] after the
+        last. The feedback on these joint answers is added to ``state.feedback``.
         """
         if done == self.turns:
             return []
@@ -105,19 +105,19 @@ class MultiTurn:
 
 
 def own_turns(state: Episode, j: int) -> list[Turn]:
-    """The turns that a joint answer is made of, in the order of the agents."""
+    """The turns that make up a joint answer, in the order of the agents."""
     return [state.turns[i] for i in state.joints[j].turns]
 
 
 def history(state: Episode, turn: Turn, j: int) -> tuple[dict[str, str], ...]:
-    """Messages for an agent after its part in joint answer ``j``: all it saw before, its reply, feedback."""
+    """Messages for an agent after its part in joint answer ``j``: all it saw, its reply, feedback."""
     reply = {"role": "assistant", "content": turn.message}
     question = {"role": "user", "content": state.feedback[j][turn.agent]}
     return (*state.messages(turn), reply, question)
 
 
 def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn] | None:
-    """An agent's earlier request and the answer to it, if a request's messages begin with both, as in `history`."""
+    """An agent's earlier request and its answer, if a request's messages begin with both, as in `history`."""
     if request.parent is None:
         return None
     turn = state.turns[request.parent]
@@ -128,7 +128,7 @@ def continued(state: Episode, request: SpeakRequest) -> tuple[SpeakRequest, Turn
 
 
 def written_on(state: Episode, request: SpeakRequest) -> Turn | None:
-    """The turn whose own tokens a request goes on from, in the same message, see `SpeakRequest.prefix`."""
+    """The turn whose own tokens a request continues in the same message, see `SpeakRequest.prefix`."""
     if not request.prefix or request.parent is None:
         return None
     turn = state.turns[request.parent]
@@ -138,9 +138,10 @@ def written_on(state: Episode, request: SpeakRequest) -> Turn | None:
 
 
 def by_node(state: Episode, number: int, kind: str = ANSWER) -> dict[tuple, dict[str, list[Turn]]]:
-    """All turns of a kind with the turn index ``number``: by place (item, joint answer before or None), then by agent.
+    """All turns of a kind with the turn index ``number``: by place (item, previous joint answer or None) and
+    agent.
 
-    Places are in the order of their first requests, and turns in that of the samples that they were.
+    Places are in the order of their first requests, and turns in the order of their samples.
     """
     places: dict[tuple, dict[str, list[Turn]]] = {}
     for turn in (turn for turn in state.turns if turn.stage == (number, kind)):

@@ -19,7 +19,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 Messages = tuple[dict[str, str], ...]
 Prompts = Callable[[Any], dict[str, list[dict[str, str]]]]
-# What an agent reads of a task's prompt for it: its name, the prompt -> messages.
+# How an agent reads a task's prompt for it: its name and the prompt -> messages.
 Reads = Callable[[str, Sequence[dict[str, str]]], Sequence[dict[str, str]]]
 
 
@@ -27,7 +27,7 @@ Reads = Callable[[str, Sequence[dict[str, str]]], Sequence[dict[str, str]]]
 class Answer:
     """A judged joint answer as a task sees it: the item, {agent: text}, and the task's own judgement.
 
-    ``history`` are the joint answers before it in its conversation, {agent: text}, the first one first.
+    ``history`` has the earlier joint answers of its conversation, {agent: text}, in order.
     """
 
     item: Any
@@ -56,7 +56,7 @@ class Episode:
     feedback: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def answer(self, index: int) -> Answer:
-        """The joint answer at ``index`` with its texts, and those of the answers before it."""
+        """The joint answer at ``index`` with its texts, and those of earlier answers."""
         joint = self.joints[index]
         texts = [
             {self.turns[i].agent: self.turns[i].message for i in self.joints[j].turns}
@@ -69,7 +69,7 @@ class Episode:
         return self.requests[turn.request].messages
 
     def before(self, follows: int | None) -> list[int]:
-        """Indices of the joint answers before a turn that follows ``follows``, the first one first."""
+        """Indices of the joint answers before a turn that follows ``follows``, in order."""
         chain: list[int] = []
         while follows is not None:
             chain.insert(0, follows)
@@ -85,9 +85,9 @@ def item_name(item: Any) -> str:
 def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict[str, str]]:
     """Call the feedback on judged answers; returns {agent: text} for each answer, in order.
 
-    Raises the feedback's own error if that is the user's or names an item, else RuntimeError with the items that it
-    was called on, UserCodeError where it is a function of the user's; UserError unless there is a text for every agent
-    of every answer.
+    Raises the feedback's own error if it is the user's or names an item. Otherwise it raises RuntimeError
+    with the items of the call (UserCodeError for a function of the user's), and UserError unless there is a
+    text for every agent of every answer.
     """
     names = list(dict.fromkeys(item_name(answer.item) for answer in answers))
     try:
@@ -116,7 +116,7 @@ def collect_feedback(feedback: Feedback, answers: Sequence[Answer]) -> list[dict
 
 
 def names_item(text: str, name: str) -> bool:
-    """Whether a text names an item. A name that is only a number counts in quotes alone."""
+    """Whether a text names an item. A name that is only a number counts only in quotes."""
     match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     return repr(name) in text or (match is not None and not name.isdigit())
 
@@ -136,7 +136,7 @@ def remarks(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
 
 
 def apart(requests: Iterable[SpeakRequest]) -> list[SpeakRequest]:
-    """The requests with one of its own for every sample, so that all are for equally many."""
+    """The requests, split into one per sample, so that all have equally many samples."""
     return [dataclasses.replace(request, samples=1) for request in requests for _ in range(request.samples)]
 
 
@@ -147,7 +147,7 @@ class Protocol(Interface):
         """Requests to answer next; an empty list ends the episode."""
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """Return the nodes that the last answers, ``turns``, complete; they are judged next.
+        """Return the nodes that the last answers, ``turns``, complete; these nodes are judged next.
 
         ``state`` holds these answers already.
         """

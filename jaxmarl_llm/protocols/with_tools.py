@@ -1,8 +1,8 @@
 """Any protocol, with agents that call tools before they answer.
 
-A text with a call is no answer: its agent reads what the call gave back, and goes on, until it writes a text without
-one. What tools give back is part of prompts, and is never learned; the calls are, by what the answer earned that they
-led to. The protocol inside sees the answers alone.
+A text with a call is not an answer: its agent reads the result of the call and continues, until it writes a
+text without a call. Results of tools are part of prompts, and are never trained on; calls are trained by the
+reward of the answer that they led to. The inner protocol sees only the answers.
 """
 
 import dataclasses
@@ -20,11 +20,12 @@ class WithTools:
     """``inner`` with tools.
 
     Attributes:
-      inner: whose requests are answered.
+      inner: the protocol whose requests are answered.
       toolbox: the tools.
-      calls: most calls before an answer; whatever comes after the last one is the answer.
-      agents: who may call them.
-      apart: every sample has a request of its own, so that all requests are for equally many; False in evaluations.
+      calls: largest number of calls before an answer; the text after the last one is always the answer.
+      agents: those that may call tools.
+      apart: every sample has its own request, so that all requests have equally many samples; False in
+        evaluations.
     """
 
     inner: Protocol
@@ -34,7 +35,7 @@ class WithTools:
     apart: bool = True
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests to those who called a tool; if nobody did, those of the protocol inside."""
+        """Requests to agents that called a tool; if there are none, those of the inner protocol."""
         if waiting := _waiting(state):
             calls = [
                 Call(state.items[turn.item], turn.text, state.requests[turn.request].turn) for turn in waiting
@@ -48,7 +49,7 @@ class WithTools:
         return _split(requests) if self.apart else requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """The nodes of the protocol inside once all its requests are answered; none before that."""
+        """The nodes of the inner protocol once all its requests are answered; none before that."""
         if _waiting(state):
             return []
         view = without_calls(state, MARK)
@@ -59,7 +60,7 @@ class WithTools:
     def _offering(self, request: SpeakRequest) -> SpeakRequest:
         """A request with the tools in its prompt, unless they are there already, and calls allowed.
 
-        Whoever names other agents, or goes on in the middle of a message, calls no tools.
+        An agent that names other agents, or continues in the middle of a message, calls no tools.
         """
         bound = request.call_mark or request.prefix or request.until
         if request.agent not in self.agents or bound or request.given is not None:
@@ -67,7 +68,7 @@ class WithTools:
         return dataclasses.replace(request, messages=offered(request.messages, self.toolbox), call_mark=MARK)
 
     def _go_on(self, state: Episode, turn: Turn, result: str) -> SpeakRequest:
-        """The request that follows a call, with what it gave back."""
+        """The request that follows a call, with its result."""
         request = state.requests[turn.request]
         made = len(calls_before(state, turn.id, MARK)) + 1
         messages = after_call(request.messages, turn.text, result)
@@ -84,7 +85,7 @@ def _waiting(state: Episode) -> list[Turn]:
 
 
 def _split(requests: Sequence[SpeakRequest]) -> list[SpeakRequest]:
-    """The requests with one of its own for every sample, so that all are for equally many."""
+    """The requests, split into one per sample, so that all have equally many samples."""
     return [
         dataclasses.replace(request, samples=1, first_sample=sample)
         for request in requests
@@ -103,7 +104,8 @@ def offered(messages: Sequence[dict[str, str]], toolbox: Toolbox) -> tuple[dict[
 def in_front(messages: Sequence[dict[str, str]], text: str) -> tuple[dict[str, str], ...]:
     """Messages with a text before the first one that is not the system's.
 
-    There the prompts of all problems begin with it, so that it is read once for all of them (`padding.Shared`).
+    The prompts of all problems then begin with it, so that it is read once for all of them
+    (`padding.Shared`).
     """
     others = (n for n, message in enumerate(messages) if message["role"] != "system")
     place = next(others, len(messages) - 1)
@@ -113,6 +115,6 @@ def in_front(messages: Sequence[dict[str, str]], text: str) -> tuple[dict[str, s
 
 
 def after_call(messages: Sequence[dict[str, str]], text: str, result: str) -> tuple[dict[str, str], ...]:
-    """Messages that go on from a text with a call, and what the call gave back."""
+    """Messages that continue from a text with a call, and the call's result."""
     reply = {"role": "assistant", "content": text}
     return (*messages, reply, {"role": "user", "content": f"The tool gives back:\n{result}"})

@@ -1,7 +1,7 @@
-"""A conversation without its calls of tools: what the protocol inside of `with_tools` sees.
+"""A conversation without its calls of tools: what the inner protocol of `with_tools` sees.
 
-There each answer is one turn, as if its agent had called nothing; turns, requests and their samples are numbered as in
-a conversation without tools.
+There each answer is one turn, as if its agent had made no call; turns, requests and their samples are
+numbered as in a conversation without tools.
 """
 
 import dataclasses
@@ -13,23 +13,25 @@ from jaxmarl_llm.protocols.types import Episode, Messages
 
 @dataclasses.dataclass
 class Answers(Episode):
-    """An episode of answers alone. ``read`` are, by id of the turn, the messages with the calls that led to it."""
+    """An episode of answers only. ``read`` has, by id of the turn, the messages with the calls that led to
+    it.
+    """
 
     read: Sequence[Messages] = ()
 
     def messages(self, turn: Turn) -> Messages:
-        """What an agent had read when it wrote a turn, its calls and what they gave back with it."""
+        """What an agent had read when it wrote a turn, including its calls and their results."""
         return self.read[turn.id]
 
 
 @dataclasses.dataclass(frozen=True)
 class WithoutCalls:
-    """An episode, and itself without calls.
+    """An episode with and without its calls.
 
     Attributes:
       whole: the episode, in which no call waits for its result.
       mark: `SpeakRequest.call_mark` of tools; other marks name agents.
-      answers: what is left of it.
+      answers: the episode without calls.
       ids: by id of a turn of ``answers``, its id in ``whole``.
     """
 
@@ -39,16 +41,17 @@ class WithoutCalls:
     ids: tuple[int, ...]
 
     def request(self, request: SpeakRequest) -> SpeakRequest:
-        """A request of the protocol inside, with the ids of the whole episode."""
+        """A request of the inner protocol, with the ids of the whole episode."""
         parent = None if request.parent is None else self.ids[request.parent]
         # Ids below 0 are those of earlier episodes.
         shown = tuple(self.ids[i] if i >= 0 else i for i in request.shown)
         return dataclasses.replace(request, parent=parent, shown=shown)
 
     def node(self, node: Node) -> Node:
-        """A node of the protocol inside with the ids of the whole episode, and with the calls that led to its turns.
+        """A node of the inner protocol with the ids of the whole episode, and the calls that led to its
+        turns.
 
-        Of calls there is -1 where a sample has fewer than another.
+        A missing call is -1 where a sample has fewer calls than another.
         """
         turns = {agent: self._rows(ids) for agent, ids in node.turns.items()}
         heard = [self._rows(ids) for ids in node.heard]
@@ -98,7 +101,7 @@ def is_call(state: Episode, turn: Turn, mark: str) -> bool:
 
 
 def calls_before(state: Episode, turn: int, mark: str) -> list[int]:
-    """Ids of the calls of tools that a turn goes on from, the first one first."""
+    """Ids of the calls of tools before a turn, in order."""
     calls: list[int] = []
     parent = state.turns[turn].parent
     while parent is not None and is_call(state, state.turns[parent], mark):
@@ -108,13 +111,15 @@ def calls_before(state: Episode, turn: int, mark: str) -> list[int]:
 
 
 def _requests(state: Episode, place: dict[int, int], mark: str) -> tuple[list[SpeakRequest], dict[int, int]]:
-    """The requests of the protocol inside, and by index of a request the index of the one that it is, or is part of."""
+    """The requests of the inner protocol, and for each request index the index of the inner request it
+    belongs to.
+    """
     requests: list[SpeakRequest] = []
     index_of: dict[int, int] = {}
     for i, request in enumerate(state.requests):
         if request.parent is not None and is_call(state, state.turns[request.parent], mark):
             continue
-        if request.first_sample:  # another sample of the last one
+        if request.first_sample:  # another sample of the previous request
             last = requests[-1]
             requests[-1] = dataclasses.replace(last, samples=last.samples + request.samples)
         else:
@@ -127,7 +132,7 @@ def _requests(state: Episode, place: dict[int, int], mark: str) -> tuple[list[Sp
 
 
 def _joint(joint: Joint, place: dict[int, int]) -> Joint:
-    """A joint answer with the ids of the turns of an episode without calls."""
+    """A joint answer with the turn ids of an episode without calls."""
     heard = tuple(place[i] for i in joint.heard if i in place)
     return dataclasses.replace(joint, turns=tuple(place[i] for i in joint.turns), heard=heard)
 

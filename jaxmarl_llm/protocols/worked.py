@@ -1,7 +1,7 @@
 """Demonstrations from solutions with tools: what each agent reads and writes at each step (arXiv 2401.07324).
 
-The prompts are those of the protocols, and the results those of the tools, so a team that writes exactly these texts
-reads exactly these prompts.
+The prompts are those of the protocols, and the results those of the tools: a team that writes exactly these
+texts reads exactly these prompts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from jaxmarl_llm.tasks.tools.solutions import Solution
 
 Messages = Sequence[dict[str, str]]
 Part = tuple[str, Messages, str]  # an agent, what it reads, what it writes
-# An item, the prompts of its agents, and how it is answered -> the parts.
+# Maps an item, the prompts of its agents, and its solution to the parts.
 Worked = Callable[[Any, Mapping[str, Messages], Solution], list[Part]]
 
 

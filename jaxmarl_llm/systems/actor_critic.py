@@ -1,33 +1,33 @@
 """Independent and centralised critics: IAC and MAAC (CoLLM-DC and CoLLM-CC, arXiv 2601.21972).
 
-A critic predicts the return of an answer, and is trained on one-step targets (TD(0)). For joint answer j with
-reward r_j and discount gamma, V being the critic of what an answer is given to, Q that of the answer:
+A critic predicts the return of an answer and is trained on one-step targets (TD(0)). For joint answer j with
+reward r_j and discount gamma, where V is the critic of an answer's prompts and Q that of the answer itself:
 
     V form:  y_j = r_j + gamma * V(what follows j)              A_j = y_j - V(what j answers)
     Q form:  y_j = r_j + gamma * mean Q(the answers to that)    A_a = Q(a) - mean Q(the answers of a's group)
 
-V and Q of nothing are 0; `td_targets` defines what follows an answer. IAC: every agent has a critic of its
-own, which reads the agent's prompt and in the Q form its reply too. MAAC: one critic reads those of all
-agents. The V form needs one sample of a prompt; the mean of Q over a group stands for expected SARSA's sum
-over all answers, and needs two or more.
+V and Q are 0 where nothing follows; `td_targets` defines what follows an answer. IAC: every agent has its own
+critic, which reads the agent's prompt and, in the Q form, also its reply. MAAC: one critic reads those of all
+agents. The V form needs only one sample per prompt. The Q form replaces expected SARSA's sum over all answers
+by the mean of Q over a group, which needs two or more samples.
 
-V is a baseline, which must not depend on the answer that it is subtracted from. Where agents answer one after
-the other (pipeline, discussion, tree), the critic of all therefore reads, for each answer, the prompts of the
-answer's own step and of the steps before, none of which contains the answer (`states`). Every state of a
-joint answer is trained on the same target; the V in y_j is that of the last state of what follows, which
-holds the histories of all agents (the first state of a pipeline holds that of one agent only).
+V is a baseline, so it must not depend on the answer that it is subtracted from. Where agents answer one after
+the other (pipeline, discussion, tree), the joint critic therefore reads, for each answer, the prompts of the
+answer's own step and of earlier steps; none of these contains the answer (`states`). Every state of a joint
+answer is trained on the same target. The V in y_j is that of the last state of what follows, which holds the
+histories of all agents (the first state of a pipeline holds only one agent's).
 
-In the V form the advantage of a completion is the mean over the joint answers that it is a part of. In the Q
-form of MAAC, Q(a) is the mean of Q(j) over them. Where all combinations are joint answers (``cross``), A is
-then the mean over the partners' samples of COMA's counterfactual advantage (arXiv 1705.08926, equation 4),
-Q(j) minus its mean over the agent's own samples with the partners' samples fixed; samples replace all
+In the V form the advantage of a completion is the mean over the joint answers that contain it. In the Q form
+of MAAC, Q(a) is the mean of Q(j) over them. Where all combinations are joint answers (``cross``), A is then
+COMA's counterfactual advantage (arXiv 1705.08926, equation 4), averaged over the partners' samples: Q(j)
+minus its mean over the agent's own samples with the partners' samples fixed. Samples replace the set of all
 actions.
 
-CoMLRL 1.4.3 takes A_a = y_a - Q(a) in its Q form. That measures only the error of Q for an answer that was
-already given: with the right Q every advantage has mean 0, and without randomness in the rewards all are 0,
-so agents learn nothing from a perfect critic. Hence the baseline above, which does not depend on the answer.
+CoMLRL 1.4.3 takes A_a = y_a - Q(a) in its Q form. That measures only the error of Q for an answer already
+given: with the correct Q every advantage has mean 0, and with deterministic rewards all are 0, so agents
+learn nothing from a perfect critic. The baseline above does not depend on the answer and avoids this.
 
-The critic is trained on the mean of y over the joint answers that belong to the text that it reads
+The critic is trained on the mean of y over the joint answers that belong to the text it reads
 (`losses.value_loss`). Values are those before the update, and no gradient flows through them into the policy.
 """
 
@@ -60,7 +60,7 @@ def requests(forest: Forest) -> Texts:
 
 
 def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.ndarray]:
-    """Number the states before answers: the requests of the joint answer up to the answer's own step.
+    """Number the states before answers: each is the requests of a joint answer up to the answer's own step.
 
     Returns:
       state numbers by sorted numbers of requests; the state of every pair of joint answer and turn, int32 in
@@ -84,7 +84,7 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
 
 def joint_requests(forest: Forest) -> Texts:
     """Return the texts for the critic of MAAC, V form: by number of the state (`states`), the prompts of its
-    requests, one after the other.
+    requests, concatenated.
     """
     prompts = {turn.request: turn.prompt for turn in forest.turns}
     texts = {k: np.concatenate([prompts[r] for r in ids]) for ids, k in states(forest)[0].items()}
@@ -100,8 +100,8 @@ def replies(forest: Forest) -> Texts:
 
 
 def joint_replies(forest: Forest) -> Texts:
-    """Return the texts for the critic of MAAC, Q form: by index of the joint answer, prompt and completion of
-    all turns that it comes from, one after the other.
+    """Return the texts for the critic of MAAC, Q form: by index of the joint answer, the prompts and
+    completions of all its turns, concatenated.
     """
     joints = enumerate(forest.joints)
     return {
@@ -136,7 +136,8 @@ def independent(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN)
 def independent_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every turn's value: IAC, Q form.
 
-    As `independent`, with ``values`` Q by id of the turn. Turns without a reward are in no group's mean.
+    Like `independent`, but ``values`` is Q by id of the turn. Turns without a reward do not count in group
+    means.
     """
     values_R = np.array([values[turn.id] for turn in forest.turns], np.float32)
     targets_R = td_targets.of_turns(forest, values_R, later)
@@ -146,7 +147,7 @@ def independent_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TUR
 def centralised(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every state's value: MAAC, V form.
 
-    As `independent`, with ``values`` by number of the state (`states`).
+    Like `independent`, but ``values`` is by number of the state (`states`).
     """
     numbers, state_M, last_J = states(forest)
     values_S = np.array([values[state] for state in range(len(numbers))], np.float32)
@@ -160,7 +161,7 @@ def centralised(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN)
 def centralised_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TURN) -> AdvantagesAndTargets:
     """Advantages of all turns, float32 (turns,), and the target of every joint answer's value: MAAC, Q form.
 
-    As `independent_q`, with ``values`` by index of the joint answer.
+    Like `independent_q`, but ``values`` is by index of the joint answer.
     """
     values_J = np.array([values[j] for j in range(len(forest.joints))], np.float32)
     targets_J = td_targets.of_joints(forest, values_J, later)
@@ -169,16 +170,16 @@ def centralised_q(forest: Forest, values: Values, later: ReturnOptions = ONE_TUR
 
 
 def _of_turns(forest: Forest, values_J: np.ndarray) -> np.ndarray:
-    """Mean over the joint answers that each turn is a part of, without those that are NaN."""
+    """Mean over the joint answers that contain each turn, ignoring NaN."""
     joint_M, turn_M = forest.memberships()
     return td_targets.mean_by(values_J[joint_M], turn_M, len(forest.turns))
 
 
 def _minus_group_mean(forest: Forest, values_R: np.ndarray) -> np.ndarray:
-    """Values less their group's mean; 0 where there is none (NaN).
+    """Values minus their group's mean; 0 where the value is NaN.
 
-    A group is the answers to one prompt; where every answer has a prompt of its own (after partners that
-    answered first), those of the agent at the same place of the conversation, as in MAGRPO.
+    A group is the answers to one prompt. Where every answer has its own prompt (after partners that answered
+    first), it is the agent's answers at the same place of the conversation, as in MAGRPO.
     """
     answers = collections.Counter(turn.request for turn in forest.turns)
     places = [
@@ -197,7 +198,9 @@ def _without_nan(means: np.ndarray) -> dict[int, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """An actor-critic method: texts for the critics, credit from their values, one critic for all or not."""
+    """An actor-critic method: texts for the critics, credit from their values, and whether all share one
+    critic.
+    """
 
     read: Callable[[Forest], Texts]
     credit: Callable[[Forest, Values, ReturnOptions], AdvantagesAndTargets]
@@ -238,7 +241,7 @@ class ActorCritic:
         returns_R, groups_R = magrpo.returns(forest, self.config), magrpo.groups(forest)
         if self.config.normalise:
             agent_R, number = credit.group_keys([turn.agent for turn in forest.turns])
-            agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: no part in it, advantage 0
+            agent_R = np.where(np.isnan(returns_R), -1, agent_R)  # no reward: in no group, advantage 0
             options = {"num_agents": number, "centre": True, "length": len(agent_R)}
             advantages_R = credit.on_host(credit.normalise_per_agent, advantages_R, agent_R, **options)
         agents_learn = not self.warmup or self.models.done >= self.warmup
@@ -253,7 +256,7 @@ class ActorCritic:
 
 @dataclasses.dataclass(frozen=True)
 class SharedActorCritic(ActorCritic):
-    """Actor-critic with heads on the agents' own bodies, which learn from L_actor + ``coef`` * L_value."""
+    """Actor-critic with heads on the agents' own bodies, trained on L_actor + ``coef`` * L_value."""
 
     models: Heads
     coef: float = dataclasses.field(kw_only=True)

@@ -4,10 +4,10 @@ At every turn t of item e each agent i draws its samples from one prompt, and th
 
     A_k = (r_k - mean) / std  over the group (e, i, t),      r = r_team + w * r_local
 
-The reward is that of the turn itself; later rewards do not count, as only the best joint answer is handed
-on (``train.hand_on="best"``), after all agents of the turn were judged. r_local is the agent's own
-reward (`Judgement.local`), w its weight: the paper's alpha weighs the team's reward instead, which is the
-same up to a factor that the division takes out.
+The reward is that of the turn itself. Later rewards do not count, because only the best joint answer is
+continued (``train.hand_on="best"``), after all agents of the turn were judged. r_local is the agent's own
+reward (`Judgement.local`), w its weight. The paper's alpha weighs the team's reward instead; the difference
+is a factor that the division by std cancels.
 """
 
 import dataclasses

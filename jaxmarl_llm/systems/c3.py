@@ -1,13 +1,13 @@
 """C3: contextual counterfactual credit by replay (arXiv 2603.06859).
 
-A transcript can be restored exactly, so at every point of the conversation alternatives can be drawn from
-the same context and continued. With Rbar_k the mean reward of all conversations that go through sample k,
+A transcript can be restored exactly, so at every point of the conversation alternatives can be drawn from the
+same context and continued. With Rbar_k the mean reward of all conversations that contain sample k,
 
     A_k = Rbar_k - 1/(n-1) sum_{j != k} Rbar_j        over the n siblings: same agent, same context
 
-The agents answer in order, each sees the answers before its own (`protocols.Tree`); the siblings are the
-samples that continue the same turn. Contexts that differ in one decision alone are compared, so the partners'
-luck does not count, as far as the subtree's mean averages it out.
+The agents answer in order, and each sees the earlier answers (`protocols.Tree`); the siblings are the samples
+that continue the same turn. The compared contexts differ in one decision only, so the partners' luck does not
+count, as far as the mean over the subtree averages it out.
 """
 
 import dataclasses

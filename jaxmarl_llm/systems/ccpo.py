@@ -4,20 +4,20 @@
     A_n,k = M_n,k - baseline of its group [/ std]
 
 C comes from further answers that are judged after the rollout (``train.counterfactual``, see
-`counterfactuals`), so it needs no critic; M of a completion is its mean over the joint answers that contain
-it, and with several turns later rewards count as in `magrpo`. Where partners answer without seeing each other
-and ``aligned``, C_n,j contains their luck in sample j, which cancels in M; an agent that contributes nothing
-has M = 0.
+`counterfactuals`), so no critic is needed. M of a completion is its mean over the joint answers that contain
+it; with several turns, later rewards count as in `magrpo`. Where partners answer without seeing each other
+and with ``aligned``, C_n,j contains their luck in sample j, which cancels in M. An agent that contributes
+nothing has M = 0.
 
-The paper's case is a thinker and a solver in a pipeline, with the solver's mean reward alone as C
-(``train.counterfactual="solo"``), and its release adds the thinker's marginal, as a bonus, to a joint reward
-that the solver gets in full. Here C is subtracted for every agent, and nothing is added. C of ``solo`` is one
-number per problem: it is a baseline itself, and any other baseline removes it again, so it is for
+The paper's setting is a thinker and a solver in a pipeline, where C is only the solver's mean reward
+(``train.counterfactual="solo"``). Its released code adds the thinker's marginal, as a bonus, to a joint
+reward that the solver receives in full. Here C is subtracted for every agent, and nothing is added. C of
+``solo`` is one number per problem, so it is already a baseline and any other baseline cancels it: use it with
 ``train.baseline="none"``. SEPO, the paper's second kind of credit (self-evaluations), is not implemented.
 
 C3 (arXiv 2603.06859, second version) objects that a conversation without an agent is not the one that took
-place: removing an answer is not replacing it, and measures how much the partners depend on any answer being
-there. ``sample`` and ``reference`` replace it.
+place. Removing an answer is not replacing it: it measures how much the partners depend on having any answer
+there. ``sample`` and ``reference`` replace the answer.
 """
 
 from jaxmarl_llm.forest import Forest, marginals

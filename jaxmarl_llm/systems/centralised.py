@@ -2,8 +2,9 @@
 
     L(theta) = - (1/G) sum_g A_g log pi_theta(a_g | h)       a_g holds all roles' parts, A_g as in MAGRPO
 
-The joint policy is one distribution, so no credit has to be divided. The advantage of a team is that no agent
-reads or writes the others' parts. The task merges the prompts and splits the reply (`tasks.centralised`).
+The joint policy is one distribution, so no credit has to be divided. A team has the benefit that no
+agent reads or writes the others' parts. The task merges the prompts and splits the reply
+(`tasks.centralised`).
 """
 
 from jaxmarl_llm.forest import Forest

@@ -1,10 +1,10 @@
-"""A system of the user's own: a function that a config names, built from the functions of `credit`.
+"""A system of the user's own: a function named in the config, written with the functions of `credit`.
 
     def assign(forest, config) -> Credit
 
-It is called once per iteration (with ``train.redraw`` also for each of its draws), on the host, with all turns
-and judged joint answers; `magrpo.compare` makes the credit from returns and groups, so that a new return or a
-new group key is a few lines.
+It is called on the host once per iteration (with ``train.redraw`` also for each of its draws), with all turns
+and judged joint answers. `magrpo.compare` makes the credit from returns and groups, so a new return or a new
+group key takes a few lines.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ ARRAYS = {"advantages": np.float32, "returns": np.float32, "groups": np.int32}  
 def resolve(name: str) -> Callable[[Forest, CreditConfig], Credit]:
     """The function that ``train.system`` names, with its results checked; ValueError if there is none.
 
-    The result raises `UserCodeError` where the function raises, such as where it writes into the forest's arrays;
-    ValueError where it returns no `Credit`, or one whose arrays are no numbers of all turns. Lists and arrays of other
-    libraries become arrays of NumPy.
+    The result raises `UserCodeError` where the user's function raises, for example when it writes into the
+    forest's arrays, and ValueError where it does not return a `Credit`, or one whose arrays are not numbers
+    of all turns. Lists and arrays of other libraries become NumPy arrays.
     """
     return functools.partial(_checked, dotted.resolve(name, FIELD), name)
 
@@ -66,7 +66,7 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
 
 
 def _keep_arrays(forest: Forest) -> None:
-    """Let nobody write into the arrays of the turns: what the update learns from is what was drawn."""
+    """Make the arrays of the turns read-only: the update must learn from what was drawn."""
     for turn in forest.turns:
         for array in (turn.prompt, turn.completion, turn.logprobs):
             if isinstance(array, np.ndarray):
@@ -74,7 +74,7 @@ def _keep_arrays(forest: Forest) -> None:
 
 
 def _of_tokens(credit: Credit, name: str) -> list[np.ndarray] | None:
-    """The advantages of tokens, if there are any; UserError unless each token of each turn has a finite one."""
+    """The advantages of tokens, or None; UserError unless every token of every turn has a finite one."""
     given = credit.token_advantages
     if given is None:
         return None
@@ -92,7 +92,7 @@ def _of_tokens(credit: Credit, name: str) -> list[np.ndarray] | None:
 
 
 def _extra_metrics(given, what: str) -> dict[str, float]:
-    """Metrics as numbers of Python; UserError for anything else."""
+    """Metrics as Python numbers; UserError for anything else."""
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise UserError(f"{what} is {given!r:.80}; expected a dict of numbers by name")
     arrays = {key: _array(value, np.float64, f"{what}: {key}") for key, value in given.items()}
@@ -103,12 +103,12 @@ def _extra_metrics(given, what: str) -> dict[str, float]:
 
 
 def _array(given, dtype: type, what: str) -> np.ndarray:
-    """An array of this type; UserError for what is none, and for a fraction in place of a whole number."""
+    """An array of this type; UserError if it cannot be one, or has a fraction where an integer is needed."""
     try:
         values = np.asarray(given)
-        if values.dtype.kind in "SUc":  # NumPy would read numbers in texts, and drop a part of complex ones
+        if values.dtype.kind in "SUc":  # NumPy would parse texts as numbers, and drop imaginary parts
             raise ValueError(f"they are {values.dtype}")
-        with np.errstate(all="ignore"):  # NaN is no whole number: it is refused below
+        with np.errstate(all="ignore"):  # NaN is not an integer: it is refused below
             array = values.astype(dtype)
     except (TypeError, ValueError) as error:
         raise UserError(f"{what} are no array of numbers ({dotted.reason(error)})") from error

@@ -1,4 +1,4 @@
-"""Where demonstrations come from: a JSONL file, a function of the user's own, or the task's reference answers."""
+"""Sources of demonstrations: a JSONL file, a function of the user's own, or the task's reference answers."""
 
 import dataclasses
 import math
@@ -16,14 +16,14 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def read(path, task: Task) -> list[Demonstration]:
-    """Demonstrations of a JSONL file, one object a line: agent, text, and task_id or messages; weight if any.
+    """Demonstrations of a JSONL file, one object per line: agent, text, task_id or messages, optional weight.
 
     With a ``task_id`` the agent's prompt is the task's own for that problem, which must be one of the task's;
     ``messages`` are shown as they are.
 
     Raises:
-      ValueError: listing every bad line with its number: without a role, of an agent that is not in the team,
-        of a problem that the task does not have, or with a field of a wrong type.
+      ValueError: lists every bad line with its number: without a role, with an agent that is not in the team,
+        a problem that the task does not have, or a field of a wrong type.
     """
     items = {str(item.task_id): item for item in task.items}
     prompts: dict[str, dict] = {}
@@ -49,7 +49,7 @@ def _of_row(row: Mapping, messages: Sequence[dict[str, str]], name: str) -> Demo
 
 
 def _complaints(row: Mapping, agents: Sequence[str], items: Mapping[str, Any] | None) -> list[str]:
-    """All that is wrong with a row; ``items`` are the problems that it may name, None: it must have messages."""
+    """All errors of a row; ``items`` are the problems that it may name; None: it must have messages."""
     errors, allowed = [], ", ".join(agents)
     if "agent" not in row:
         errors.append(f"no field 'agent': a demonstration needs a role, allowed are {allowed}")
@@ -89,8 +89,9 @@ class Reading:
     """How the agents of a chain read each other, as in the protocol that they are trained with.
 
     Attributes:
-      steps: names of all agents -> those of each step, in the same order; an agent reads the texts of the steps before.
-      show: the prompt of an agent, its name, and these texts by agent -> what it reads.
+      steps: maps the names of all agents to those of each step, in the same order; an agent reads the texts
+        of earlier steps.
+      show: maps an agent's prompt, its name, and these texts by agent to what it reads.
       learners: the agents that imitate; the texts of the others are only read.
     """
 
@@ -108,22 +109,22 @@ def of_items(
 ) -> list[Demonstration]:
     """Demonstrations for the problems of a task: ``answers(item)`` is {agent: text, or a list of texts}.
 
-    Or it is a list of chains, each {agent: text} of the first agents of the team, or of all: an agent then reads
-    the texts of the chain before its own. Or it is a list of rows as those of a file, each {"agent", "messages",
-    "text"} and "weight" if any, for prompts of later turns. Of a team with tools it is a `Solution`. An item for which
-    it returns None, and an agent that it leaves out, have no demonstration.
+    It may also be a list of chains, each {agent: text} of the first agents of the team, or of all: an agent
+    then reads the earlier texts of the chain. Or it is a list of rows like those of a file, {"agent",
+    "messages", "text"} and optional "weight", for prompts of later turns. For a team with tools it is a
+    `Solution`. An item for which it returns None has no demonstration, nor has an agent that it leaves out.
 
     Args:
       task: its items and prompts.
       answers: the task's ``references``, or a function of the user's own.
-      name: the value of the config field that led here, for errors.
+      name: value of the config field that selected ``answers``, for errors.
       reading: how agents read each other; None: they do not, and chains are refused.
-      worked: what agents read and write in a solution with tools, where ``answers`` returns solutions; None: it does
-        not.
+      worked: what agents read and write in a solution with tools, where ``answers`` returns solutions; None:
+        it returns none.
 
     Raises:
-      ValueError: naming the item, where the function raises, or returns an agent that is not in the team, a value that
-        is not a text, a chain with a gap, or a bad row; and if there is no demonstration at all.
+      ValueError: names the item where the function raises, or returns an agent that is not in the team, a
+        value that is not a text, a chain with a gap, or a bad row; also if there is no demonstration at all.
     """
     demonstrations = []
     for item in task.items:
@@ -155,7 +156,7 @@ def _are_rows(value: Any) -> bool:
 
 
 def _of_rows(rows: Sequence, agents: Sequence[str], name: str, where: str) -> list[Demonstration]:
-    """Demonstrations of rows with messages. UserError that names the first bad one."""
+    """Demonstrations of rows with messages. UserError names the first bad one."""
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise UserError(f"{where}, row {number}: got {row!r:.40}, expected {{agent, messages, text}}")
@@ -167,7 +168,7 @@ def _of_rows(rows: Sequence, agents: Sequence[str], name: str, where: str) -> li
 def _parts(
     value: Any, prompts: Mapping[str, Sequence[dict]], reading: Reading | None, where: str
 ) -> list[tuple[str, Sequence[dict], str]]:
-    """Agent, the messages that it reads, and text of the answers to a problem, or of chains of them."""
+    """Agent, messages that it reads, and text, for the answers to a problem or for chains of them."""
     if isinstance(value, Mapping):
         return [(agent, prompts[agent], text) for agent, text in _checked(value, prompts, where)]
     if not (isinstance(value, list) and value and all(isinstance(chain, Mapping) for chain in value)):
@@ -183,7 +184,7 @@ def _parts(
 def _chain(
     chain: Mapping, prompts: Mapping, reading: Reading, where: str
 ) -> list[tuple[str, Sequence[dict], str]]:
-    """Agent, the messages that it reads, and text of the parts to imitate. UserError for a chain with a gap."""
+    """Agent, messages that it reads, and text of the parts to imitate. UserError for a chain with a gap."""
     rows = _checked(chain, prompts, where)
     if [agent for agent, _ in rows] != list(prompts)[: len(rows)]:
         raise UserError(
@@ -201,7 +202,7 @@ def _chain(
 
 
 def _checked(by_agent: Mapping, prompts: Mapping, where: str) -> list[tuple[str, str]]:
-    """Pairs of agent and text; UserError for an agent that is not in the team, or what is no text."""
+    """Pairs of agent and text; UserError for an unknown agent, or a value that is not a text."""
     rows = []
     for agent, texts in by_agent.items():
         if agent not in prompts:

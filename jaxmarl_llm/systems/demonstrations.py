@@ -1,7 +1,7 @@
 """Demonstrations: given answers that agents are trained to imitate, and the forests made from them.
 
-A demonstration is one text of one agent under one prompt; `demonstration_sources` has where they come from. NumPy
-only; tokenizers are passed in.
+A demonstration is one text of one agent under one prompt; `demonstration_sources` says where they come from.
+NumPy only; tokenizers are passed in.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ class Demonstration:
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """A demonstration as token ids: prompt (P',) and completion (L',), the end-of-text token counted.
+    """A demonstration as token ids: prompt (P',) and completion (L',), which includes the end-of-text token.
 
-    ``teacher``: ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens in place of each token of the
-    completion (`fusion`); None: the text alone. ``name`` is the demonstration's.
+    ``teacher``: ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens at each token of
+    the completion (`fusion`); None: the text alone. ``name`` is the demonstration's.
     """
 
     agent: str
@@ -55,7 +55,9 @@ class Encoded:
 def fitting(
     rows: Iterable[Demonstration], tokenizers: Mapping[str, Any], max_new_tokens: Mapping[str, int]
 ) -> list[Demonstration]:
-    """The demonstrations that a sampler could draw: at most their agent's ``max_new_tokens`` with the end token."""
+    """The demonstrations that a sampler could draw: within ``max_new_tokens`` of their agent, with the end
+    token.
+    """
     return [row for row in rows if len(_completion(row, tokenizers[row.agent])) <= max_new_tokens[row.agent]]
 
 
@@ -110,13 +112,13 @@ def encode(
 
 
 def forest_of(groups: Sequence[Sequence[Encoded]], room: int) -> Forest:
-    """Build a forest from demonstrations: the k-th group of every agent at item k; nothing is judged.
+    """Build a forest from demonstrations: the k-th group of every agent is at item k; nothing is judged.
 
     Behaviour log-probabilities are 0, as these texts were not sampled; no loss may read them.
 
     Args:
       groups: demonstrations of one agent under one prompt each, which become the samples of a request.
-      room: number of items, so that an agent with fewer groups makes arrays of the same shape.
+      room: number of items, so that an agent with fewer groups gives arrays of the same shape.
     """
     turns: list[Turn] = []
     counts: dict[str, int] = {}

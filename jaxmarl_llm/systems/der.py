@@ -1,11 +1,11 @@
-"""DER: a router walks through agents that do not learn, and is paid for the quality of answers less their cost.
+"""DER: a router chooses among agents that do not learn; it earns the quality of their answers minus the cost.
 
-The t-th decision of a route earns the reward of the answer that it asked for (`tasks.routed`), STOP nothing; a route is
-an episode of its own, with the advantages of generalised advantage estimation over its decisions
+The t-th decision of a route earns the reward of the answer that it requested (`tasks.routed`); STOP earns
+nothing. Each route is an episode, with generalised advantage estimation over its decisions:
 
     A_t = sum_k (gamma lambda)^k (r_(t+k) + gamma V_(t+k+1) - V_(t+k)),   V = 0 after the end
 
-and the router learns from them by PPO (arXiv 2412.07448; there the quality is BERTScore and the network reads the last
+The router learns by PPO (arXiv 2412.07448; there the quality is BERTScore and the network reads the last
 hidden state of a small language model). After ``turns`` answers a route ends without a decision.
 """
 
@@ -24,7 +24,7 @@ from jaxmarl_llm.systems.types import Credit
 
 
 class Decisions(NamedTuple):
-    """The decisions of E routes, up to D each: places and choices row by row, rewards (E, D), lengths (E,)."""
+    """The decisions of E routes, up to D each: places, choices (row by row), rewards (E, D), lengths (E,)."""
 
     places: list[Place]
     chosen: list[str | None]
@@ -57,7 +57,9 @@ class Der:
         )
 
     def learn(self, credit_: Credit) -> dict[str, float]:
-        """Update the router; its metrics. It stays as it is, without any, where the reward applies to no route."""
+        """Update the router; returns its metrics. Without any route that has a reward, it does and returns
+        nothing.
+        """
         made: Decisions = credit_.for_models
         if not made.places:
             return {}
@@ -77,7 +79,7 @@ class Der:
 
 
 def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Decisions:
-    """What was decided on every route: who answers, and STOP unless it had ``turns`` answers.
+    """The decisions of every route: the agents chosen, and STOP unless the route has ``turns`` answers.
 
     Routes with an answer to which the reward does not apply are left out.
     """
@@ -108,7 +110,7 @@ def decisions(forest: Forest, question: Callable[[Any], str], turns: int) -> Dec
 
 
 def of_routes(forest: Forest, agents) -> dict[str, float]:
-    """``router/answers``, the mean number of answers of a route, and ``<agent>/asked``, its share of all answers."""
+    """``router/answers``, the mean number of answers per route; ``<agent>/asked``, its share of answers."""
     chains = forest.chains()
     given = [forest.turns[joint.turns[0]].agent for joint in forest.joints]
     shares = {f"{agent}/asked": given.count(agent) / len(given) for agent in agents}

@@ -1,18 +1,20 @@
-"""DPO of single turns: each agent learns to prefer its turns that were worth more (arXiv 2305.18290).
+"""DPO of single turns: each agent learns to prefer its turns with the higher value (arXiv 2305.18290).
 
-For turns w, l of agent i under one prompt x, the value of w above that of l (`preferences.siblings`),
+For turns w, l of agent i under one prompt x, where w has the higher value (`preferences.siblings`),
 
     loss_i = - log sigmoid(beta (log pi_i(w|x) - log pi_i(l|x) - (log ref_i(w|x) - log ref_i(l|x))))     (`losses.dpo`)
 
-where ref_i are the parameters that the stage began with, or uniform. It is a policy gradient with the advantages of
-`systems.madpo`, of each agent on its own pairs (P_i of them; the policy gradient divides by 2 P_i completions):
+where ref_i are the parameters at the start of the stage, or uniform. The gradient is a policy gradient with
+the advantages of `systems.madpo`, for each agent on its own pairs (P_i of them; the policy gradient divides
+by 2 P_i completions):
 
     A(w) = - 2 P_i dL_i/dlog pi_i(w),        A(l) = - A(w)
 
-With ``nll`` the mean of - log pi_i(w|x) per token is added to the loss, with that weight: A(w) grows by 2 nll / T_w.
+With ``nll`` the mean of - log pi_i(w|x) per token is added to the loss with that weight: A(w) grows by
+2 nll / T_w.
 
-Of a team of one agent that answers once this is MADPO. Turns of SWEET-RL's actor (arXiv 2503.15478) and of MALT's
-verifier and refiner (arXiv 2412.01928) learn so.
+For a team of one agent that answers once, this is MADPO. SWEET-RL's actor (arXiv 2503.15478) and MALT's
+verifier and refiner (arXiv 2412.01928) learn in this way.
 """
 
 import dataclasses
@@ -41,10 +43,10 @@ class Dpo:
     Attributes:
       models: the pairs.
       agents: the agents that learn.
-      scores: ``scores(forest, reference)``: log-probabilities of every turn's tokens under the policies as they
-        are, or the reference.
+      scores: ``scores(forest, reference)``: log-probabilities of every turn's tokens under the current
+        policies, or the reference.
       batch: pairs of each agent in an update.
-      collect: number of iterations that only collect, after which no rollout is made.
+      collect: number of first iterations that only collect; no rollouts are made after them.
       beta: see `losses.dpo`.
       reference: whether the reference's log-probabilities are subtracted.
       nll: see `prefer`.
@@ -62,7 +64,8 @@ class Dpo:
     def assign(self, forest: Forest | None) -> Credit:
         """Add the forest's pairs to the pool, and return the credit of pairs from the pool.
 
-        An agent without a pair has no turn in it, and does not learn. ValueError if there is no pair at all.
+        An agent without a pair has no turn in the credit, and does not learn. ValueError if there is no pair
+        at all.
         """
         if forest is not None:
             self.models.add(forest)
@@ -93,12 +96,12 @@ def prefer_drawn(
     beta: float,
     nll: float,
 ) -> Credit:
-    """The credit of pairs that are drawn from a pool, ``number`` of each agent.
+    """The credit of ``number`` pairs per agent, drawn from a pool.
 
     Args:
       pool, agents, number: as of `draw`.
       scores: as of `Dpo`.
-      reference: the drawn pairs and their forest -> `prefer`'s ``reference``; None: uniform.
+      reference: maps the drawn pairs and their forest to `prefer`'s ``reference``; None: uniform.
       beta, nll: see `prefer`.
     """
     drawn = draw(pool, agents, number)
@@ -119,7 +122,7 @@ def turn_ids(drawn: Drawn) -> list[np.ndarray]:
 
 
 def sums(scores: Sequence[np.ndarray], ids_P2: np.ndarray) -> np.ndarray:
-    """Log-probability of the whole of each of these turns, from that of its tokens; float32 (P, 2)."""
+    """Log-probability of each of these whole turns, from those of its tokens; float32 (P, 2)."""
     return np.array([scores[i].sum() for i in ids_P2.flat], np.float32).reshape(ids_P2.shape)
 
 
@@ -132,7 +135,7 @@ def prefer(drawn: Drawn, made: Forest, scores, reference=None, *, beta: float, n
       scores: log-probabilities (L',) of every turn's tokens under the policies as they are.
       reference: log-probabilities of whole turns under the reference, (P_i, 2) for each agent; None: uniform.
       beta: see `losses.dpo`.
-      nll: weight of the mean over winners of - log pi(w|x) / T_w, T_w the tokens of w, which is added to the loss and
+      nll: weight of a loss term, the mean over winners of - log pi(w|x) / T_w with T_w the tokens of w; it
         keeps winners from becoming less likely too.
     """
     advantages_R, metrics, gaps = np.zeros(len(made.turns), np.float32), {}, []

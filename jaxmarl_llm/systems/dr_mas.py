@@ -2,10 +2,10 @@
 
     A_{i,g} = (R_g - mean of the group) / (sigma_i + eps)      sigma_i over all advantages of agent i
 
-Agents whose rewards have different variance then make steps of the same size; with one scale for all, the
-agent with the largest variance would dominate the others. Statistics per agent are the paper's idea; that
-they are over all its advantages in an iteration is inferred from the abstract. The released code keeps
-statistics per prompt and agent, which is MAGRPO with ``normalise``.
+Agents whose rewards have different variances then make steps of the same size; with one scale for all, the
+agent with the largest variance would dominate. Statistics per agent are the paper's idea; that they cover all
+its advantages in an iteration is inferred from the abstract. The released code keeps statistics per prompt
+and agent, which is MAGRPO with ``normalise``.
 The division is `credit.normalise_per_agent`.
 """
 

@@ -1,13 +1,14 @@
 """LessonL: agents write lessons for each other (arXiv 2505.23946); here the agents are trained too.
 
-In every round all agents write a program, it is measured, and each author explains its program's result in a
-sentence or two. Such lessons go to a bank; a few of them, the same for all, are in the prompts of the next
-round, which begins from the original problem again. A lesson's factor depends on whether the programs written
-under it beat the one that it is about (`lessons.bank`). The best program of all rounds is the answer.
+In every round all agents write a program, which is measured, and each author explains its program's result in
+a sentence or two. These lessons go into a bank. A few of them, the same for all, are in the prompts of the
+next round, which starts again from the original problem. A lesson's factor depends on whether the programs
+written under it beat the program that it is about (`lessons.bank`). The best program of all rounds is the
+answer.
 
-The original trains nothing. Here the advantage of a program comes from its own reward against those of its
-group, and that of a lesson from its effect on its readers. With several chains of rounds, each of which sees
-other lessons,
+The original trains nothing. Here the advantage of a program compares its own reward with those of its group,
+and that of a lesson comes from its effect on its readers. With several chains of rounds, each of which sees
+different lessons,
 
     A(program) = r(y) - mean r of the agent's programs for the item in that round
     A(lesson z) = mean r of the programs written under z - mean r of those of the same rounds without it
@@ -39,12 +40,12 @@ class LessonSelection:
 
     Attributes:
       number: k, the most at a time.
-      mode: see `lessons.bank.select`; or ``dealt``: the chains of an item see different ones, every lesson
-        about as often as any other, at random (`lessons.bank.deal`), so that its effect can be measured. Of
-        remembered lessons the k most relevant are dealt with the item's own.
-      control: number of chains of an item, the last ones, that see no lessons after the first round. In that
-        round, before the item has lessons of its own, all its chains see the same remembered ones.
-      gate: least s f of a lesson that is shown for its benefit.
+      mode: see `lessons.bank.select`; or ``dealt``: the chains of an item see different lessons, chosen at
+        random and each about equally often (`lessons.bank.deal`), so that a lesson's effect can be measured.
+        Of remembered lessons, the k most relevant are dealt together with the item's own.
+      control: number of chains of an item, the last ones, that see no lessons after the first round. In the
+        first round, before the item has its own lessons, all its chains see the same remembered ones.
+      gate: smallest s f with which a lesson is shown for its benefit.
     """
 
     number: int = 4
@@ -57,13 +58,13 @@ class LessonSelection:
 class LessonL(rounds.Rounds):
     """Rounds of programs, with lessons in between.
 
-    All agents of a round answer at the same time, so one that solves the problem saves no request in its own
-    round.
+    All agents of a round answer at the same time, so an agent that solves the problem saves no request in
+    that round.
 
     Attributes:
       task, samples, rounds, stop_when_solved: see `protocols.rounds.Rounds`.
       banking, showing: how lessons become a bank, and which are shown.
-      lasting: request lessons after the last round too: for a bank that is kept for later problems. (The
+      lasting: also request lessons after the last round, for a bank that is kept for later problems. (The
         original always requests them, and does not use them.)
     """
 
@@ -72,7 +73,9 @@ class LessonL(rounds.Rounds):
     lasting: bool = False
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """Requests for programs from the problem alone; then for lessons and programs under them, in turn."""
+        """Requests for programs from the problem alone; then alternately for lessons and for programs under
+        them.
+        """
         if not state.turns:
             return self._first_programs(state)
         done = rounds.rounds_done(state)
@@ -107,7 +110,7 @@ class LessonL(rounds.Rounds):
         ]
 
     def _messages(self, item, agent: str, shown: Sequence[Entry]) -> Sequence[dict[str, str]]:
-        """Chat messages for an agent with some lessons; the prompt marks those about other items."""
+        """Chat messages for an agent with these lessons; the prompt marks those about other items."""
         if not shown:
             return self.task.prompts(item)[agent]
         own_lessons, other_lessons = [], []
@@ -165,9 +168,9 @@ class LessonL(rounds.Rounds):
 def assign(forest: Forest, config: CreditConfig = PAPER) -> Credit:
     """Credit of programs and lessons, by the equations above; 0 for a lesson without a contrast.
 
-    The group of a program are its agent's programs for the item in its round. ``extra_metrics``:
-    ``lessons/effect``, the mean reward of the chains that were shown lessons less that of those shown none,
-    in the same rounds of the same items, and ``lessons/told``, the share of lessons with a contrast.
+    The group of a program is its agent's programs for the item in its round. ``extra_metrics``:
+    ``lessons/effect``, the mean reward of chains that were shown lessons minus that of chains shown none, in
+    the same rounds of the same items; and ``lessons/told``, the share of lessons with a contrast.
     """
     reward_R, contrast_R = np.full((2, len(forest.turns)), np.nan, np.float32)
     for joint in forest.joints:
@@ -194,7 +197,7 @@ def _contrasts(forest: Forest, lessons: Sequence[int], later) -> tuple[np.ndarra
     value_J = [joint.total for joint in later]
     shown_J = [set(forest.turns[joint.turns[0]].shown) for joint in later]
     shown_JZ = np.array([[z in shown for z in lessons] + [bool(shown)] for shown in shown_J])
-    # A lesson is compared within its item only: it was shown nowhere else.
+    # A lesson is compared only within its item: it was shown nowhere else.
     options = {"num_groups": number, "length": len(lessons) + 1}
     contrast_Z = credit.on_host(credit.difference_in_means, np.float32(value_J), shown_JZ, group_J, **options)
     return contrast_Z[:-1], contrast_Z[-1]

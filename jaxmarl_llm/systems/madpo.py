@@ -1,20 +1,20 @@
 """MADPO: the team learns to prefer the joint answers that earned more (CoMLRL 1.4.3, after 2305.18290).
 
-For a pair of joint answers w, l to one item, and Delta_i = log pi_i(w_i) - log pi_i(l_i), with ``reference``
-minus the same difference of the untrained policy,
+For a pair of joint answers w, l to one item, and Delta_i = log pi_i(w_i) - log pi_i(l_i) (with ``reference``,
+minus the same difference under the untrained policy),
 
     loss_i = - log sigmoid(beta (Delta_i + sum_{j != i} stopgrad Delta_j))                   (`losses.madpo`)
 
-It depends on agent i only through the log-probabilities of two completions, so its gradient is that of a
-policy gradient with the advantages (P pairs; the policy gradient divides by 2 P completions)
+It depends on agent i only through the log-probabilities of two completions. Its gradient is therefore a
+policy gradient with these advantages (P pairs; the policy gradient divides by 2 P completions),
 
     A(w_i) = - 2 P dL/dlog pi_i(w_i) = 2 beta sigmoid(- beta sum_j Delta_j),        A(l_i) = - A(w_i)
 
 computed with the parameters before the update: one update per iteration, then they are computed again.
 
-MADPO collects pairs from the untrained team in the first ``collect`` iterations, and then learns from these
-without more rollouts. MADPOIter makes one in every iteration, and learns from the pairs that the pool's
-replay gives. (CoMLRL compares with answers of a second policy; here both answers are the team's own.)
+In the first ``collect`` iterations MADPO collects pairs from the untrained team; it then learns from these
+without more rollouts. MADPOIter makes a rollout in every iteration, and learns from pairs replayed from the
+pool. (CoMLRL compares with answers of a second policy; here both answers are the team's own.)
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class Madpo:
       batch: pairs of an update.
       beta: see `losses.madpo`.
       reference: whether the reference's Delta is subtracted.
-      collect: number of iterations that only collect, after which no rollout is made; 0: MADPOIter.
+      collect: number of first iterations that only collect; no rollouts are made after them; 0: MADPOIter.
     """
 
     models: Pool
@@ -58,7 +58,7 @@ class Madpo:
     def assign(self, forest: Forest | None) -> Credit:
         """Add the forest's pairs to the pool, and return the credit of pairs from the pool.
 
-        ValueError if no rollout is made any more and there is no pair.
+        ValueError if no more rollouts are made and there is no pair.
         """
         pool = self.models
         if forest is not None:

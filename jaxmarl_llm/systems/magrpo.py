@@ -1,32 +1,34 @@
 """MAGRPO: multi-agent group relative policy optimisation (arXiv 2508.04652).
 
-Every agent draws G completions for an item; joint answers earn one shared reward; the advantage of a
-completion is its return minus the mean return of its group, and agent i descends
+Every agent draws G completions for an item, joint answers earn one shared reward, and the advantage of a
+completion is its return minus the mean return of its group. Agent i descends
 
     L(theta_i) = - (1/G) sum_g A_g log pi_theta_i(a_g | h_i)        (sum over the tokens of a_g, EOS included)
 
 With ``aligned`` joint answers the return of sample g is the reward of joint answer g, for all agents alike.
-With ``cross`` every combination of the agents' samples is executed and the return of a sample is the mean
-reward over the partners' samples, so a partner's luck hides less of the agent's own part in it. K further
-samples of each partner (`Turn.extra`), which nobody learns from, make that mean more certain still. They are
-independent of the agent's own samples, so the gradient's expectation stays (G - 1) / G times the true one.
+With ``cross`` every combination of the agents' samples is executed, and the return of a sample is the mean
+reward over the partners' samples. So the partners' luck hides less of the agent's own effect. K further
+samples of each partner (`Turn.extra`), from which no agent learns, reduce the noise of that mean further.
+They are independent of the agent's own samples, so the expected gradient stays (G - 1) / G times the true
+one.
 
 With several turns the return of a joint answer is its reward plus the discounted mean return of the answers
-that follow it, or another backup of them, and the losses of the turns are added: L = sum_t w_t L_t, each a
-mean over the groups of its turn. A node that ended early counts as if it had gone on with its mean reward.
+that follow it, or another backup of them. The losses of the turns are added: L = sum_t w_t L_t, each a mean
+over the groups of its turn. A node that ended early counts as if it had continued with its mean reward.
 
-L_t is the mean over the groups of turn t, so where most nodes ended early the few that went on weigh as much
-as all of the first turn. In the gradient of the expected return every node instead has the weight of its
+L_t is the mean over the groups of turn t. Where most nodes ended early, the few that continued therefore
+weigh as much as the whole first turn. In the gradient of the expected return, a node is weighted by its
 discounted share in the return of its problem. For a node k turns after the first it is
 
     gamma^k / (B * product of the numbers of joint answers of the nodes before it that share the return)
 
 (a chain, where one answer is handed on, has no such numbers). ``turn_loss="return"`` scales advantages so
-that L has these weights (`return_weights`); ``mean`` leaves the published L.
+that L has these weights (`return_weights`); ``mean`` keeps the published L.
 
-Calls (of tools, or of another agent) are parts of the answer that they lead to: what competes are the conversations
-from the same prompt, each by its last turn, and all turns of one have its advantage. Compared with other calls alone a
-call would not learn whether to call: where all samples call, or one does, its advantage would be 0.
+Calls (of tools, or of another agent) are parts of the answer that they lead to. Conversations from the same
+prompt are compared, each by its last turn, and all turns of a conversation get its advantage. Compared only
+with other calls, a call would not learn whether to call: where all samples call, or only one does, its
+advantage would be 0.
 """
 
 import collections
@@ -60,8 +62,8 @@ class CreditConfig:
         on only one of them.
       local_weight: weight of an agent's own reward, for systems that use it (`at_grpo`).
       turns: T, the largest number of turns of a conversation. It is not read from the forest, so that the
-        return of an answer does not depend on whether another problem went on.
-      group_by: completions that compete, see `groups`.
+        return of an answer does not depend on whether another problem continued.
+      group_by: which completions are compared, see `groups`.
       turn_loss: weights of later turns: those of the gradient of the ``return``, or the ``mean`` over the
         groups of each turn.
     """
@@ -104,12 +106,13 @@ def joint_returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.n
 
 
 def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
-    """Return the reward for turns that a node left out by ending early, float32 (J,): its mean reward each.
+    """Return the reward for the turns that a node skipped by ending early, float32 (J,): its mean reward
+    each.
 
-    All answers of a node get the same. Without it, the answers before the node would have a smaller return
-    than those before a worse one that went on, as rewards add up over the turns. ``turns``: T of a whole
-    conversation; a joint answer of a later one (of a discussion) leaves nothing out, nor does one with which the
-    episode of a sequential task is done: nothing more could be earned.
+    All answers of a node get the same. Rewards add up over the turns: without it, answers before the node
+    would have a smaller return than answers before a worse node that continued. ``turns``: T of a whole
+    conversation. A joint answer of a later turn (of a discussion) skips nothing, nor does one that ends the
+    episode of a sequential task: nothing more could be earned.
     """
     node_J, before_J = forest.nodes()
     rewards_J, turn_J = forest.totals(), np.array([joint.turn for joint in forest.joints], np.int32)
@@ -125,8 +128,8 @@ def left_out(forest: Forest, turns: int, discount: float) -> np.ndarray:
 def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray:
     """Return of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    Joint answers to which the reward does not apply are left out, see `marginals.over_answers`. NaN for
-    samples that nobody learns from (`Turn.extra`).
+    Joint answers to which the reward does not apply are ignored, see `marginals.over_answers`. NaN for
+    samples from which no agent learns (`Turn.extra`).
     """
     joint_M, _ = forest.memberships()
     mean_R = marginals.over_answers(forest, joint_returns(forest, config)[joint_M], config.reduce)
@@ -134,14 +137,15 @@ def returns(forest: Forest, config: CreditConfig = CreditConfig()) -> np.ndarray
 
 
 def groups(forest: Forest, by: str = "turn") -> np.ndarray:
-    """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree compete.
+    """Group key of every turn, int32 (turns,): an agent's turns at the same place of the tree are compared.
 
-    Where each of them follows an answer of its own (chains of rounds that began separately), those of the
-    same round compete. With ``by="prompt"`` those to the same prompt of an item do, in whatever turn: actions
-    in the same state of a world are compared with each other (anchor states of GiGPO, arXiv 2505.10978).
+    Where each of them follows a different answer (chains of rounds that began separately), those of the same
+    round are compared. With ``by="prompt"`` it is all turns with the same prompt of an item, at any turn
+    index: actions in the same state of a world are compared (anchor states of GiGPO, arXiv 2505.10978).
 
-    A chain of calls competes by its last turn, with those that began where it began. -1, which is no group, for
-    calls but with ``by="prompt"``, and for samples that nobody learns from (`Turn.extra`).
+    A chain of calls is represented by its last turn, and compared with chains that began at the same place.
+    -1 (no group) for calls, except with ``by="prompt"``, and for samples from which no agent learns
+    (`Turn.extra`).
     """
     if by == "prompt":
         prompts = [(turn.agent, turn.item, turn.prompt.tobytes()) for turn in forest.turns]
@@ -157,18 +161,18 @@ def groups(forest: Forest, by: str = "turn") -> np.ndarray:
 
 
 def places(forest: Forest) -> list[tuple]:
-    """Agent, item, stage and answer before of the request at which each turn's chain of calls began."""
+    """Agent, item, stage and preceding answer of the request where each turn's chain of calls began."""
     first_R, _ = forest.call_chains()
     return [(t.agent, t.item, t.request_stage, t.follows) for t in (forest.turns[i] for i in first_R)]
 
 
 def last_of_calls(forest: Forest, groups_R: np.ndarray) -> np.ndarray:
-    """Group keys with -1 for calls, int32 (turns,): `compare` gives these the advantage of what they lead to."""
+    """Group keys with -1 for calls, int32 (turns,): `compare` gives calls their answer's advantage."""
     return np.where([turn.kind == CALL for turn in forest.turns], -1, groups_R).astype(np.int32)
 
 
 def sibling_groups(forest: Forest) -> np.ndarray:
-    """Group key of every turn, int32 (turns,): an agent's turns after the same turn compete; calls as in `groups`."""
+    """Group key of every turn, int32 (turns,): an agent's turns after the same turn; calls as in `groups`."""
     first_R, _ = forest.call_chains()
     first_turns = [forest.turns[i] for i in first_R]
     groups_R, _ = credit.keys_by(
@@ -191,7 +195,7 @@ def assign(forest: Forest, config: CreditConfig = CreditConfig()) -> Credit:
 
 
 def no_update(forest: Forest) -> Credit:
-    """The credit of an iteration in which nobody learns."""
+    """The credit of an iteration in which no agent learns."""
     advantages_R = np.zeros(len(forest.turns), np.float32)
     return Credit(forest, advantages_R, returns(forest), groups(forest), learn=False)
 
@@ -207,7 +211,7 @@ def compare(forest: Forest, returns_R, groups_R, config: CreditConfig) -> Credit
     advantages_R = credit.on_host(
         credit.group_advantage,
         returns_R,
-        np.where(np.isnan(returns_R), -1, groups_R),  # no return: no part in the group, advantage 0
+        np.where(np.isnan(returns_R), -1, groups_R),  # no return: in no group, advantage 0
         num_groups=int(groups_R.max()) + 1,
         length=len(returns_R),
         baseline=config.baseline,
@@ -231,9 +235,9 @@ def weights(forest: Forest, config: CreditConfig) -> np.ndarray:
 def return_weights(forest: Forest, config: CreditConfig) -> np.ndarray:
     """Factor of every turn's advantage that makes L the gradient of the return, float32 (turns,).
 
-    L is a mean over the completions of an agent in a turn, n of them; the factor is n times the discounted
-    share of the completion in the expected return. It is discount^k where every node went on for k turns, and
-    1 with ``turn_loss="mean"``. The turns of a chain of calls have the share of the one answer that they are.
+    L is a mean over the n completions of an agent in a turn; the factor is n times the discounted share of
+    the completion in the expected return. It is discount^k where every node continued for k turns, and 1 with
+    ``turn_loss="mean"``. All turns of a chain of calls have the share of the one answer that they form.
     """
     weights_R = np.ones(len(forest.turns), np.float32)
     if config.turn_loss == "mean":

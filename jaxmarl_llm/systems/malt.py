@@ -1,17 +1,18 @@
-"""MALT: roles in a chain learn from a tree of answers, by demonstrations and then by preferences (arXiv 2412.01928).
+"""MALT: roles in a chain learn from a tree of answers, by imitation, then by preferences (arXiv 2412.01928).
 
-A generator answers, a verifier comments, a refiner gives the final answer; each one continues every path before it
-n times (`protocols.Tree`). A leaf is worth its reward, an inner turn the mean of its children,
+A generator answers, a verifier comments, a refiner gives the final answer; each continues every path so far n
+times (`protocols.Tree`). The value of a leaf is its reward, that of an inner turn the mean of its children,
 
     V(y) = mean { V(c) : c continues y },        label(y) = 1[V(y) > threshold]
 
-The untrained team draws trees in the first ``collect`` iterations. Then every agent imitates its turns of label 1
-(mean cross-entropy of their tokens, as `systems.sft`) for ``sft_steps`` iterations, and all agents but the first
-learn from siblings of different labels by `systems.dpo`, with the parameters after the imitation as reference. The
-first one, the generator, only imitates, as in the paper.
+In the first ``collect`` iterations the untrained team draws trees. For the next ``sft_steps`` iterations
+every agent imitates its turns of label 1 (mean cross-entropy of their tokens, as in `systems.sft`). Then all
+agents except the first learn from siblings of different labels by `systems.dpo`, with the parameters after
+the imitation as reference. The first agent, the generator, only imitates, as in the paper.
 
-Both losses are policy gradients of the same form. For R turns of an agent that have T tokens together, the advantage
-R / T makes the mean over turns of their summed log-probabilities the mean log-probability of a token.
+Both losses are policy gradients of the same form. For R turns of an agent with T tokens in total, the
+advantage R / T turns the mean over turns of their summed log-probabilities into the mean log-probability of a
+token.
 """
 
 import dataclasses
@@ -32,12 +33,12 @@ class Malt:
     """The labelled turns of a run, ``models``, and the credit from them; see `types.System`.
 
     Attributes:
-      models: turns of label 1, and pairs of siblings of the agents that prefer.
-      scores: as of `dpo.Dpo`; never called for a reference.
-      order: the order in which some demonstrations are imitated.
-      batch: pairs of each agent in an update; twice as many demonstrations.
-      collect: iterations that only collect, after which no rollout is made.
-      sft_steps: iterations of imitation after these.
+      models: turns of label 1, and pairs of siblings of the agents that learn preferences.
+      scores: as in `dpo.Dpo`; never called for a reference.
+      order: makes the order in which some demonstrations are imitated.
+      batch: pairs of each agent in an update; for demonstrations twice as many.
+      collect: first iterations, which only collect; no rollouts are made after them.
+      sft_steps: iterations of imitation after them.
       beta: see `losses.dpo`.
       nll: see `dpo.prefer`.
     """
@@ -88,10 +89,10 @@ class Malt:
 
 
 def changes(forest: Forest) -> dict[str, float]:
-    """How the last agent of the chains changes the first one's answer, where the task judges each by itself.
+    """How the last agent of the chains changes the first one's answer, where the task judges each separately.
 
-    ``<last>/mended``: share of the chains that end right among those that began wrong; ``<last>/broken``: of those
-    that end wrong among those that began right. Right is a local reward of a half or more.
+    ``<last>/mended``: among the chains that began wrong, the share that ends right; ``<last>/broken``: among
+    those that began right, the share that ends wrong. Right is a local reward of at least 0.5.
     """
     ends: dict[bool, list[bool]] = {}
     name = ""
@@ -105,7 +106,8 @@ def changes(forest: Forest) -> dict[str, float]:
 
 
 def imitation(made: Forest, scores) -> tuple[np.ndarray, dict[str, float]]:
-    """Advantages (turns,) that make the update cross-entropy, and its value ``<agent>/sft_loss`` in nats per token.
+    """Advantages (turns,) that make the update cross-entropy, and its value in nats per token,
+    ``<agent>/sft_loss``.
 
     Args:
       made: the turns to imitate, of every agent.

@@ -1,15 +1,15 @@
-"""MAPoRL: answers that are revised in turns earn what they lead to (arXiv 2502.18439).
+"""MAPoRL: answers are revised in turns, and credited with what they lead to (arXiv 2502.18439).
 
-The agents answer alone, then again after reading each other (``train.later_samples=1``: every first answer begins
-a conversation of its own). With R the influence-aware return of an answer, and the bonuses for changes between right
-and wrong (`credit.influence`), its advantage is
+The agents answer alone, then again after reading each other (``train.later_samples=1``: every first answer
+begins its own conversation). With R the influence-aware return of an answer plus bonuses for changes between
+right and wrong (`credit.influence`), its advantage is
 
     A = R - mean of R          over the group (item, agent, turn)
 
-V is what the agent earned by itself (`Judgement.local`). ``train.turn_weights=(0, 1)`` leaves the first turn as it
-is. The paper has three parts more: with ``maporl.value_model`` the advantages are those of `token_ppo` from the same R,
-with ``maporl.verifier`` V is a learned score (`verified`), and with ``train.protocol=relay`` every turn has adapters of
-its own.
+V, from which R is computed, is the agent's own reward (`Judgement.local`). ``train.turn_weights=(0, 1)`` does
+not train the first turn. The paper has three more parts: with ``maporl.value_model`` the advantages are those
+of `token_ppo` from the same R, with ``maporl.verifier`` V is a learned score (`verified`), and with
+``train.protocol=relay`` every turn has its own adapters.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ def assign(forest: Forest, config: CreditConfig, influence: Influence = Influenc
 
 
 def returns(forest: Forest, influence: Influence) -> np.ndarray:
-    """Influence-aware return of every turn, with its bonuses, float32 (turns,); NaN of turns in no conversation."""
+    """Influence-aware return of every turn, float32 (turns,), with bonuses; NaN outside conversations."""
     chains = conversations(forest)
     ids_CTN = np.array([[forest.joints[j].turns for j in chain] for chain in chains])
     returns_CTN = np.asarray(_returns(local_scores(forest, chains), influence))
@@ -79,11 +79,11 @@ def conversations(forest: Forest) -> list[list[int]]:
 
 
 def local_scores(forest: Forest, chains: list[list[int]]) -> np.ndarray:
-    """What every agent earned by itself, float32 (chains, T, N), agents in the order of the joint answers.
+    """Each agent's own reward, float32 (chains, T, N), agents in the order of the joint answers.
 
     NaN where the reward does not apply.
 
-    ValueError, with the item, if a judgement does not tell it of every agent.
+    ValueError, with the item, if a judgement does not give it for every agent.
     """
     rows = []
     for chain in chains:

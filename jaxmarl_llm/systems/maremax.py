@@ -2,9 +2,9 @@
 
     A_g = R_g - max_h R_h
 
-No advantage is positive: what was worse than the best sample becomes less likely, the best one is left alone.
-ReMax itself takes the reward of the greedy answer as baseline, which does not depend on the sample; the
-maximum does, so this gradient is biased.
+No advantage is positive: samples worse than the best become less likely, and the best is not changed. ReMax
+itself uses the reward of the greedy answer as baseline, which does not depend on the sample; the maximum
+does, so this gradient is biased.
 """
 
 import dataclasses

@@ -9,12 +9,12 @@ after which the team learns as with MAGRPO, from s in place of the task's reward
 
     A_g = S_g - S_bar        S_g the mean score of the joint answers that completion g is a part of
 
-(``train.baseline`` and the rest of `magrpo.CreditConfig` make it MARLOO, MAReMax or MAREINFORCE). Rewards in
-metrics, transcripts and evaluations stay the task's.
+(``train.baseline`` and the rest of `magrpo.CreditConfig` make it MARLOO, MAReMax or MAREINFORCE). Metrics,
+transcripts and evaluations still show the task's rewards.
 
 MARLHF collects pairs from the untrained team in the first ``collect`` iterations and fits the model once.
-MARLHFIter fits a new one in every iteration, to pairs that the pool's replay gives; among them are pairs of
-the answers that it scores next.
+MARLHFIter fits a new model in every iteration to pairs replayed from the pool, which include pairs of the
+answers that it scores next.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Marlhf:
     def assign(self, forest: Forest) -> Credit:
         """MAGRPO's credit from the scores; for_models holds how well these agree with the task's rewards.
 
-        Before there is any pair answers cannot be compared, and all advantages are 0.
+        While there is no pair, answers cannot be compared, and all advantages are 0.
         """
         pool, metrics = self.models.pool, {}
         if pool.done < self.collect or not self.collect:
@@ -60,9 +60,9 @@ class Marlhf:
         return dataclasses.replace(credit, forest=forest, for_models=metrics)
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Fit the model after the last iteration that collects; its metrics, and the pairs of the pool.
+        """Fit the model after the last collecting iteration; returns its metrics and the number of pairs.
 
-        ValueError if there is none then.
+        ValueError if there is no pair then.
         """
         pool = self.models.pool
         pool.done += 1

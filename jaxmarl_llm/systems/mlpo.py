@@ -1,14 +1,15 @@
 """MLPO: a leader learns to answer after reading peers that do not learn (arXiv 2507.08960).
 
-The peers answer a question once, and the leader, the last agent, answers G times after these same answers
+The peers answer a question once; then the leader, the last agent, answers G times after these same answers
 (`protocols.leader` with ``fan_out``). With r the reward of the leader's answer k, its advantage is
 
     A_k = r_k - mean of r          over the group (question, one tuple of peer answers)
 
-without division by the standard deviation; nor is the loss divided by the length of an answer, unless
-``train.aggregation`` says so. The luck of the peers is the same for all that are compared, and peers have the advantage
-0. The paper draws the peers' answers before training; `KeptPeers` keeps those that were drawn, and uses them again. It
-also has a supervised stage on answers that correct themselves before this one: a warm-up on demonstrations.
+It is not divided by the standard deviation, and the loss is not divided by the length of an answer unless
+``train.aggregation`` says so. The peers' luck is the same for all compared answers; peers have the advantage
+0. The paper draws the peers' answers before training; `KeptPeers` keeps those drawn during training, and uses
+them again. The paper also has an earlier supervised stage on answers that correct themselves: here, a warm-up
+on demonstrations.
 """
 
 import dataclasses
@@ -23,13 +24,13 @@ from jaxmarl_llm.systems.types import Credit
 
 
 def assign(forest: Forest, config: CreditConfig) -> Credit:
-    """Credit with the advantages of the leader's answers among those after the same peer answers; peers have none."""
+    """Credit that compares the leader's answers after the same peer answers; peers have advantage 0."""
     fixed_config = dataclasses.replace(config, baseline="mean", normalise=False)
     return magrpo.compare(forest, magrpo.returns(forest, fixed_config), groups(forest), fixed_config)
 
 
 def groups(forest: Forest) -> np.ndarray:
-    """Group key of every turn, int32 (turns,): of the leader's by the answers that it has read; of peers -1."""
+    """Group key of every turn, int32 (turns,): the leader's by the answers that it has read; -1 for peers."""
     leader = marginals.agents(forest)[-1]
     learns_R = np.array([turn.agent == leader for turn in forest.turns])
     return np.where(learns_R, magrpo.sibling_groups(forest), -1).astype(np.int32)
@@ -47,6 +48,6 @@ class KeptPeers:
         return assign(forest, self.config)
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Keep the peers' new answers; returns their number, and how many of this iteration's were drawn before."""
+        """Keep the peers' new answers; returns their number, and how many answers were used again."""
         again = self.models.add(credit.forest)
         return {"mlpo/kept": float(len(self.models)), "mlpo/read_again": float(again)}

@@ -1,17 +1,17 @@
 """Bi-directional feedback: an adviser and an actor learn from each other (after arXiv 2401.06603).
 
-The actor learns by MAGRPO from its returns. The adviser is paid for the difference that its advice makes: chain g of a
-start is played once more by the actor alone, from the same start and with the same random keys
+The actor learns by MAGRPO from its returns. The adviser's return is the difference that its advice makes:
+chain g of a start is played again by the actor alone, from the same start and with the same random keys
 (`protocols.Advice.without_adviser`), and
 
     D_t,g = G_t,g - G'_g
 
-where G_t,g is what the actor earns from the advice of turn t on, and G'_g the return of the whole episode without
-advice. So an adviser earns nothing for what its actor can do without it. Advantages are of `magrpo.compare`, among an
-agent's turns of a group: with ``baseline="none"`` advice is compared with no advice alone, with ``mean`` with the other
-advice in its group as well.
+where G_t,g is what the actor earns from the advice of turn t onwards, and G'_g the return of the whole
+episode without advice. So an adviser earns nothing for what its actor can do without it. `magrpo.compare`
+makes the advantages within an agent's turns of a group: ``baseline="none"`` compares advice only with no
+advice, ``mean`` also with the other advice in its group.
 
-The equation is ours, not the paper's, which gives none that could be verified: only that the language model's next
+The equation is ours: the paper gives none that could be verified. It only says that the language model's next
 guidance depends on the student's report of how the last one went.
 """
 
@@ -29,10 +29,11 @@ PLAIN = CreditConfig()
 
 
 def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
-    """Credit of actor and adviser, by the equation above; UserError where nothing was played without the adviser.
+    """Credit of actor and adviser, by the equation above; UserError if nothing was played without the
+    adviser.
 
-    ``extra_metrics``: ``<adviser>/difference``, the mean of D over the first advice of all episodes, in units of the
-    reward.
+    ``extra_metrics``: ``<adviser>/difference``, the mean of D over the first advice of all episodes, in units
+    of the reward.
     """
     if forest.alone is None:
         raise UserError(
@@ -49,7 +50,7 @@ def assign(forest: Forest, config: CreditConfig = PLAIN) -> Credit:
 
 
 def paired_returns(forest: Forest, config: CreditConfig) -> np.ndarray:
-    """G', the return without advice of the episode that each advice is part of, float32 (advice,), in their order."""
+    """G', the return without advice of each advice's episode, float32 (advice,), in order."""
     alone_J = magrpo.joint_returns(forest.alone, config)
     of_chain = [alone_J[j] for j, joint in enumerate(forest.alone.joints) if joint.follows is None]
     chain_J = chains(forest)
@@ -59,10 +60,10 @@ def paired_returns(forest: Forest, config: CreditConfig) -> np.ndarray:
 
 
 def chains(forest: Forest) -> list[int]:
-    """Of each joint answer the number of its episode: episodes are in the order of their first joint answers."""
+    """The number of each joint answer's episode: episodes are in the order of their first joint answers."""
     numbers: list[int] = []
     started = 0
-    for joint in forest.joints:  # an answer comes after the one that it follows
+    for joint in forest.joints:  # an answer comes after its predecessor
         numbers.append(started if joint.follows is None else numbers[joint.follows])
         started += joint.follows is None
     return numbers

@@ -1,6 +1,7 @@
-"""A learned router: a small network that decides, after every answer, which agent is next or that it was the last.
+"""A learned router: a small network that decides after every answer which agent is next, or to stop.
 
-It reads a frozen encoder's vectors of the question and of the last answer, who gave it, and how many there are:
+It reads a frozen encoder's vectors of the question and the last answer, its author, and the number of
+answers:
 
     h = tanh(W x + b),   pi(a | place) = softmax(U h + c),   V(place) = u h + d
 
@@ -33,7 +34,7 @@ AGENTS, TURNS, STATE = "agents", "turns", "state"  # in a file
 
 @dataclasses.dataclass(frozen=True)
 class Ppo:
-    """How the router learns: PPO (arXiv 1707.06347); numbers are those of DER's release where it has them.
+    """How the router learns: PPO (arXiv 1707.06347), with the numbers of DER's release where it gives them.
 
     Attributes:
       epochs: passes over the decisions of an iteration.
@@ -83,7 +84,7 @@ class Router:
     def __call__(
         self, places: Sequence[Place], random: np.random.Generator | None = None
     ) -> list[str | None]:
-        """Who is next at each place, None for STOP; drawn by ``random``, or the likeliest without it."""
+        """Who is next at each place, None for STOP; drawn with ``random``, the likeliest without it."""
         logprobs_XA = np.asarray(_read(self.states[0].trainable, *self._padded(places))[0])[: len(places)]
         if random is None:
             actions_X = logprobs_XA.argmax(1)
@@ -104,13 +105,13 @@ class Router:
     def learn(
         self, places: Sequence[Place], actions_X, advantages_X, targets_X, behaviour_X
     ) -> dict[str, float]:
-        """Update the network towards some decisions; metrics are means over the passes.
+        """Update the network on some decisions; metrics are means over the passes.
 
         Args:
           places: X places.
           actions_X: what was chosen.
           advantages_X: of the choices.
-          targets_X: what V is to be.
+          targets_X: targets of V.
           behaviour_X: log-probabilities of the choices when they were made.
         """
         features_XF, first_X = self._padded(places)
@@ -138,7 +139,7 @@ class Router:
         return [self._vectors[text] * bool(text) for text in texts]
 
     def _padded(self, places: Sequence[Place]) -> tuple[np.ndarray, np.ndarray]:
-        """Features (X, F) of places and whether they are before the first answer, filled up to a power of two."""
+        """Features (X, F) of places, and whether they precede the first answer, padded to a power of two."""
         parts = [
             self._of_texts([place.question for place in places]),
             self._of_texts([place.answer for place in places]),
@@ -162,19 +163,19 @@ class Router:
         self._write(self._folder, step, self._most)
 
     def save_best(self, step: int) -> None:
-        """Write it for the best state so far."""
+        """Write it as the best state so far."""
         self._write(self._folder / BEST, step, 2)
 
     def restore(self, step: int) -> None:
-        """Take over the network that was saved after ``step`` iterations."""
+        """Load the network that was saved after ``step`` iterations."""
         self.load(self._folder.parent, step)
 
     def load(self, folder, step: int) -> None:
-        """Take over what a run kept in ``folder`` after ``step`` iterations, with its order of the agents.
+        """Load what a run kept in ``folder`` after ``step`` iterations, with its order of the agents.
 
         Raises:
-          UserError: if nothing was kept, or the network is of other agents, of routes of another length, or of
-            another shape; DamagedError: if the file cannot be read.
+          UserError: if nothing was kept, or the network has other agents, another route length, or another
+            shape; DamagedError: if the file cannot be read.
         """
         own = pathlib.Path(folder) / FOLDER
         paths = [path for path in (own / BEST / _name(step), own / _name(step)) if path.is_file()]
@@ -190,7 +191,7 @@ class Router:
         self.agents, self.states = agents, {0: jax.tree.map(jnp.asarray, state)}
 
     def _check_places(self, path: pathlib.Path, agents: Sequence[str], turns: int) -> None:
-        """UserError if a network of these agents and turns cannot be this one."""
+        """UserError if a network of these agents and turns cannot be loaded into this one."""
         if sorted(agents) != sorted(self.agents):
             raise UserError(
                 f"{path}: the router chooses among the agents {tuple(agents)!r}, and team.agents={self.agents!r}; "
@@ -217,10 +218,10 @@ def _name(step: int) -> str:
 
 
 def _read_file(path: pathlib.Path) -> dict:
-    """What a file of a router holds; DamagedError for one that is cut off or changed."""
+    """The contents of a router's file; DamagedError if it is truncated or changed."""
     try:
         kept = serialization.msgpack_restore(path.read_bytes())
-    except Exception as error:  # whatever msgpack makes of damaged bytes
+    except Exception as error:  # any error of msgpack on damaged bytes
         raise DamagedError(f"{path} cannot be read: {error}") from error
     if not isinstance(kept, dict):
         raise DamagedError(f"{path} cannot be read: it holds a {type(kept).__name__}, not a network")
@@ -228,7 +229,7 @@ def _read_file(path: pathlib.Path) -> dict:
 
 
 def _of_shapes(like: TrainState, kept: dict, path: pathlib.Path) -> TrainState:
-    """The state that a file holds; UserError for arrays of other shapes than those of ``like``."""
+    """The state in a file; UserError if its arrays have other shapes than those of ``like``."""
     try:
         state = serialization.from_state_dict(like, kept)
         same = jax.tree.all(jax.tree.map(lambda new, old: np.shape(new) == np.shape(old), state, like))

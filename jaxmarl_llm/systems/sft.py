@@ -7,14 +7,16 @@ Agent i descends, over its own demonstrations D_i of an update,
 the cross-entropy of its own tokens y, EOS included, in nats per token; w are the weights of demonstrations.
 Prompts x, which may contain texts of others, and other agents' demonstrations have gradient 0.
 
-It is the policy gradient with the advantage w, summed over tokens and divided by tokens, without an
-importance ratio: these texts were not sampled. Temperature and truncation of the sampler are not applied.
+It is the policy gradient with the advantage w, summed over tokens and divided by their number, without an
+importance ratio because these texts were not sampled. The sampler's temperature and truncation are not
+applied.
 
-The prompts are those of the demonstrations (`Sft`), or those that the team comes to by itself (`OnRollouts`, DAgger,
-arXiv 1011.0686), such as after its own wrong answer.
+The prompts are those of the demonstrations (`Sft`), or those that the team reaches by itself (`OnRollouts`,
+DAgger, arXiv 1011.0686), such as after its own wrong answer.
 
-Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv 2401.10491).
-Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss (`LossConfig.teacher_weight`).
+Demonstrations may have a teacher, the fused distributions of other models at every token (`fusion`, arXiv
+2401.10491). Then -log pi becomes (1 - lambda) (-log pi) + lambda KL(teacher || pi), in the loss
+(`LossConfig.teacher_weight`).
 """
 
 import contextlib
@@ -38,7 +40,7 @@ class DemonstrationCredit(Credit):
 
 
 class Updates:
-    """``done``, the number of updates made, as ``models`` of a system without any: ``states`` is empty."""
+    """``done``, the number of updates made, as ``models`` of a system without models: ``states`` is empty."""
 
     states: Mapping = {}
 
@@ -47,7 +49,7 @@ class Updates:
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int = 0) -> Iterator[None]:
-        """Keep nothing: there is one update in an iteration."""
+        """Keep nothing: every iteration has one update."""
         yield
 
     def save(self, step: int) -> None:
@@ -59,17 +61,17 @@ class Updates:
 
 
 class DemonstrationOrder(Updates):
-    """Order of the demonstrations: all of an agent's once, at random, before any comes again.
+    """Order of the demonstrations: random, and all of an agent's are used once before any is repeated.
 
-    The order follows from the seed and from ``done``, the number of
-    updates made, so that a resumed run reads what the uninterrupted one would have. Where every prompt of
-    every agent has the same number of demonstrations, those of a prompt stay together: it is read once.
+    The order follows from the seed and from ``done``, the number of updates made, so that a resumed run reads
+    the same as an uninterrupted one. Where every prompt of every agent has the same number of demonstrations,
+    those of a prompt stay together, so that it is read once.
 
     Args:
       rows: all demonstrations; those of one agent are shuffled independently of the others'.
       batch: demonstrations of each agent in an update.
       seed: seed of the order.
-      multiple: what the number of prompts of an update must be a multiple of; it divides ``batch``.
+      multiple: the number of prompts of an update must be a multiple of this; it divides ``batch``.
     """
 
     def __init__(self, rows: Sequence[Encoded], batch: int, seed: Sequence[int], multiple: int = 1):
@@ -132,14 +134,15 @@ class Sft:
 class OnRollouts:
     """Supervised fine-tuning under the prompts of a rollout; see `types.System`.
 
-    In place of each answer its agent imitates a demonstration of its own for the problem. They are taken in turn:
-    in iteration t, of P problems, conversation g of G about problem i has number (t P + i) G + g, and begins again
-    after the last, so that where a problem has more demonstrations than answers all come up. In one conversation, and
-    so in an aligned joint answer, all answers have one number. Nothing is learned where the agent has none for the
-    problem, nor in place of a remark, a call, or a text that goes on from an earlier one.
+    In place of each of its answers, an agent imitates one of its own demonstrations for the problem. They are
+    used in turn: in iteration t, of P problems, conversation g of G about problem i has number (t P + i) G +
+    g, and numbers wrap around. So all are used, even where a problem has more demonstrations than answers.
+    All answers of a conversation, and so of an aligned joint answer, have one number. Nothing is learned
+    where the agent has no demonstration for the problem, nor in place of a remark, a call, or a text that
+    continues an earlier one.
 
     Args:
-      rows: demonstrations, named as the problems that they are of.
+      rows: demonstrations, each named after its problem.
     """
 
     def __init__(self, rows: Sequence[Encoded]):
@@ -168,7 +171,7 @@ class OnRollouts:
         return DemonstrationCredit(taught, weights_R, returns_R, groups_R, extra_metrics=numbers)
 
     def _row(self, forest: Forest, turn: Turn, number: int) -> Encoded | None:
-        """What is imitated in place of a turn: the agent's demonstration of that number, None for nothing."""
+        """What is imitated in place of a turn: the agent's demonstration of that number, or None."""
         own = self._rows.get((str(forest.items[turn.item].task_id), turn.agent), [])
         return own[number % len(own)] if own and turn.kind == ANSWER and not turn.prefix else None
 
@@ -179,7 +182,7 @@ class OnRollouts:
 
 
 def _imitated(turn: Turn, row: Encoded | None) -> Turn:
-    """A turn with a demonstration as its completion, without any tokens if there is none."""
+    """A turn with a demonstration as its completion; without tokens if there is none."""
     tokens, text = (row.completion, row.text) if row else (np.zeros(0, np.int32), "")
     logprobs = np.zeros(len(tokens), np.float32)
     return dataclasses.replace(turn, completion=tokens, logprobs=logprobs, text=text, finished=True)

@@ -1,15 +1,16 @@
-"""SWEET-RL: an agent learns turn by turn from a critic that has read what the agent may not (arXiv 2503.15478).
+"""SWEET-RL: an agent learns turn by turn from a critic that reads a text hidden from the agent (arXiv
+2503.15478).
 
-An agent asks a partner who knows a hidden text, and answers (`protocols.Dialogue`). A run has three stages, the first
-two of which leave the agent as it is:
+An agent asks a partner who knows a hidden text, and then answers (`protocols.Dialogue`). A run has three
+stages; the agent does not learn in the first two:
 
-1. Dialogues are drawn, and beside every text that goes on others from the same prompt.
-2. A critic (`critics.log_ratio`) is fitted to pairs of dialogues about one item of which one ended better. It reads
-   the hidden text before each prompt, so that it can tell a good question before anyone knows its answer.
-3. All texts of a prompt are ranked by the critic; of a pair one is from the better and one from the worse half
-   (``selection="halves"`` of `preferences.pairs`). The agent learns from these by DPO with the likelihood of the
-   better text added, `systems.dpo`, without having read the hidden text. The reference are its parameters at the
-   beginning of this stage.
+1. Dialogues are drawn; beside every text that continues, others are drawn from the same prompt.
+2. A critic (`critics.log_ratio`) is fitted to pairs of dialogues about one item, one of which ended better.
+   It reads the hidden text before each prompt, so it can recognise a good question before the reply.
+3. The critic ranks all texts of a prompt; each pair has one from the better and one from the worse half
+   (``selection="halves"`` of `preferences.pairs`). The agent learns from these by DPO, with the likelihood of
+   the better text added (`systems.dpo`), without reading the hidden text. The reference is its parameters at
+   the start of this stage.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ class Learned:
     """Dialogues, critic and pairs of a run, as ``models`` of a `types.System`.
 
     Args:
-      agent: who learns.
+      agent: the agent that learns.
       hidden: item -> token ids that the critic reads before each prompt.
       critic: of the agent.
       seed: of all draws.
@@ -66,7 +67,7 @@ class Learned:
 
     @property
     def done(self) -> int:
-        """Number of iterations behind."""
+        """Number of completed iterations."""
         return self.pool.done
 
     @done.setter
@@ -83,7 +84,7 @@ class Learned:
         self.critic.states = states
 
     def fit(self, iteration: int) -> dict[str, float]:
-        """The critic's updates of an iteration of its stage; mean loss, accuracy and norm of the gradient."""
+        """Run the critic's updates of one iteration; mean loss, accuracy and gradient norm."""
         self.dialogues.require()
         sizes, made = self.dialogues.sizes(), []
         for times in range(iteration * self._updates, (iteration + 1) * self._updates):
@@ -119,7 +120,7 @@ class Learned:
             yield
 
     def save(self, step: int) -> None:
-        """Write the critic's state after ``step`` iterations; all else is written as it is made."""
+        """Write the critic's state after ``step`` iterations; everything else is written as it is made."""
         self.critic.save(step)
 
     def restore(self, step: int) -> None:
@@ -135,9 +136,9 @@ class Sweet:
     """SWEET-RL's stages; see `types.System`.
 
     Attributes:
-      models: what is kept of the first two stages.
-      agent: who learns.
-      scores: as of `dpo.Dpo`; never called for a reference.
+      models: what the first two stages keep.
+      agent: the agent that learns.
+      scores: as in `dpo.Dpo`; never called for a reference.
       batch: pairs of texts in an update of the agent.
       collect: iterations of the first stage.
       critic_steps: iterations of the second one.
@@ -177,7 +178,7 @@ class Sweet:
 
     def _prefer(self) -> Credit:
         models = self.models
-        if not models.reference.known:  # the first update: the agent is as the stage begins with it
+        if not models.reference.known:  # the first update: the agent is still as at the start of the stage
             models.pool.add(None)
             models.pool.require()
             models.reference.set(lambda made: self.scores(made, False), self.batch)

@@ -2,10 +2,10 @@
 
     y_j = r_j + gamma * (mean value of what follows j) + (what the turns that were left out would have earned)
 
-What follows and what is left out is as in MAGRPO's returns (`magrpo.joint_returns`). In a chain, where one
-answer of a node is handed on, all answers of the node share what follows: the choice of one tells nothing
-about the others. A node that ended early counts as if it had gone on with its mean reward, so that a
-prompt which led to good answers at once is not worth less than one whose answers needed all turns.
+What follows and what is left out is defined as in MAGRPO's returns (`magrpo.joint_returns`). In a chain,
+where one answer of a node is handed on, all answers of the node share what follows: the choice of one says
+nothing about the others. A node that ended early counts as if it had continued with its mean reward. So a
+prompt that led to good answers at once is worth no less than one whose answers needed all turns.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def of_joints(forest: Forest, values_J: np.ndarray, later: ReturnOptions) -> np.
 
 
 def mean_by(values_M: np.ndarray, keys_M: np.ndarray, number: int) -> np.ndarray:
-    """Mean of the values of each key, float32 (number,), NaN where there is none; NaN values do not count."""
+    """Mean of the values of each key, float32 (number,), ignoring NaN; NaN for a key without values."""
     keys_M = np.where(np.isnan(values_M), -1, keys_M)
     options = {"num_groups": number, "length": number}
     means = credit.on_host(credit.segment_mean, np.nan_to_num(values_M), keys_M, **options)
@@ -73,7 +73,7 @@ def _places(forest: Forest, later: ReturnOptions) -> np.ndarray:
 
 
 def _earned(forest: Forest, later: ReturnOptions) -> np.ndarray:
-    """Reward of every joint answer plus that of the turns after it that its node left out, (J,)."""
+    """Reward of every joint answer plus that of the later turns that its node skipped, (J,)."""
     return forest.totals() + magrpo.left_out(forest, later.turns, later.discount)
 
 

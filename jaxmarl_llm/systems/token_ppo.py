@@ -1,13 +1,13 @@
-"""PPO's advantages of every token of an answer, from a value model of each agent (arXiv 1707.06347, 1506.02438).
+"""PPO's advantages of every token of an answer, from each agent's value model (arXiv 1707.06347, 1506.02438).
 
-With R the return of an answer, V what the agent's value model expects after the prompt and the tokens until then, mu
-the sampler and ref the policy that the agent began as:
+Let R be the return of an answer, V the value model's estimate after the prompt and the tokens so far, mu the
+sampler and ref the policy with which the agent began:
 
     r_l = R of the last token, 0 of the others, - kl (log mu(a_l) - log ref(a_l))
     A_l = sum_k lam^k (r_{l+k} + V_{l+k+1} - V_{l+k}),  V = 0 after the last token           (`credit.gae`, gamma = 1)
 
-The value model learns A_l + V_l (`losses.value_loss`). Several passes over the completions (``train.epochs``) and the
-clipped ratio (``train.clip``) are the update's.
+The value model learns A_l + V_l (`losses.value_loss`). The update makes the passes over the completions
+(``train.epochs``) and clips the ratio (``train.clip``).
 """
 
 import dataclasses
@@ -30,11 +30,12 @@ class TokenPpo:
     Attributes:
       of_returns: returns and groups of the turns; its advantages are not used.
       models: the value models of the agents that learn, with values after every token.
-      config: turn weights; with ``normalise`` the advantages of all tokens of an agent in an iteration have mean 0 and
-        standard deviation 1.
+      config: turn weights; with ``normalise`` the advantages of all tokens of an agent in an iteration have
+        mean 0 and standard deviation 1.
       lam: lambda of generalised advantage estimation, 0..1.
       kl: weight of the penalty of each token, in units of the return per nat.
-      reference: log-probabilities of every turn's tokens under the policies that the agents began as; read with ``kl``.
+      reference: log-probabilities of every turn's tokens under the agents' initial policies; read with
+        ``kl``.
       warmup: number of first iterations, in which only the value models learn.
     """
 
@@ -101,14 +102,14 @@ class TokenPpo:
 
 
 def _at_end(values_P: np.ndarray, targets_L: np.ndarray) -> np.ndarray:
-    """Targets of the last values of a text, NaN of the others."""
+    """Targets of the last values of a text, NaN for the others."""
     targets_P = np.full(len(values_P), np.nan, np.float32)
     targets_P[len(values_P) - len(targets_L) :] = targets_L
     return targets_P
 
 
 def _normalised(turns: list[Turn], advantages_TL: list[np.ndarray]) -> list[np.ndarray]:
-    """Advantages less their agent's mean over all tokens, in its standard deviations."""
+    """Advantages minus their agent's mean over all tokens, divided by its standard deviation."""
     agent_T, number = credit.group_keys([turn.agent for turn in turns])
     lengths_T = [len(own_L) for own_L in advantages_TL]
     columns = np.concatenate(advantages_TL), np.repeat(np.asarray(agent_T), lengths_T)

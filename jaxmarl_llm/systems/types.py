@@ -19,17 +19,17 @@ class Credit:
 
     Attributes:
       forest: the turns; arrays are indexed by their ids.
-      advantages, returns: float32 (turns,); where no reward applies they are 0 and NaN.
-      groups: int32 (turns,), turns of one key were compared with each other.
+      advantages, returns: float32 (turns,); where no reward applies, advantages are 0 and returns NaN.
+      groups: int32 (turns,); turns with the same key were compared with each other.
       for_models: data from which the system's own models learn (`System.learn`).
-      learn: False: nobody learns in this iteration, advantages are 0.
-      gradients: gradients of another loss of the agents' own parameters, added to those of their update; by
+      learn: False: no agent learns in this iteration, advantages are 0.
+      gradients: gradients of another loss by the agents' own parameters, added to those of their update; by
         position of the member of the team, leading axis N.
       extra_metrics: metrics of the system's own.
-      token_advantages: by id of the turn, float32 (L',), where every token has an advantage of its own; the
+      token_advantages: by id of the turn, float32 (L',), where every token has its own advantage;
         ``advantages`` are then their means, for metrics and transcripts.
-      teachers: by id of the turn, ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens, for
-        `LossConfig.teacher_weight`; None: no teacher.
+      teachers: by id of the turn, ids (L', K) and log-probabilities (L', K) of a teacher's likeliest tokens,
+        for `LossConfig.teacher_weight`; None: no teacher.
     """
 
     forest: Forest
@@ -44,9 +44,10 @@ class Credit:
     teachers: Sequence[tuple[np.ndarray, np.ndarray]] | None = None
 
     def has_signal(self, agents: Collection[str]) -> np.ndarray:
-        """Whether one of these agents has an advantage at each problem, bool (items,); elsewhere none learns.
+        """Whether any of these agents has a nonzero advantage at each problem, bool (items,); elsewhere none
+        learns.
 
-        Of several turns any of them counts.
+        With several turns, one such turn is enough.
         """
         signal_P = np.zeros(len(self.forest.items), bool)
         learned = (turn for turn in self.forest.turns if turn.agent in agents and self.advantages[turn.id])

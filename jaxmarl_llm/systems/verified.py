@@ -1,14 +1,16 @@
-"""Answers earn what a verifier estimates, not whether they are right: the scores of MAPoRL (arXiv 2502.18439).
+"""Answers earn what a verifier estimates instead of their correctness: the scores of MAPoRL (arXiv
+2502.18439).
 
-The team as it begins answers for ``collect`` iterations, in which nobody learns. Pairs of a right answer w and a wrong
-answer l of one agent to the same question q are kept: of each question as many right ones as wrong ones, so that a
-verifier cannot earn by knowing which questions are hard. Once these are collected, a model with the score f is fitted,
+For ``collect`` iterations the untrained team answers and no agent learns. Pairs of a right answer w and a
+wrong answer l of one agent to the same question q are kept. There are as many right as wrong ones per
+question, so a verifier gains nothing by knowing which questions are hard. Then a model with the score f is
+fitted,
 
     L(f) = - log s(q, w) - log (1 - s(q, l)),        s = sigmoid(f)                             (`label_loss`)
 
-and stays as it is. From then on another system learns from s in place of `Judgement.local`. The verifier reads the
-question and the answer, whatever the agent has read besides. Metrics, transcripts and evaluations show the task's own
-rewards.
+and stays fixed. From then on another system learns from s in place of `Judgement.local`. The verifier reads
+only the question and the answer, whatever else the agent has read. Metrics, transcripts and evaluations show
+the task's own rewards.
 """
 
 import contextlib
@@ -29,7 +31,7 @@ from jaxmarl_llm.systems.preferences.siblings import labels_of, pairs_by_label
 from jaxmarl_llm.systems.types import Credit, Models, System
 from jaxmarl_llm.update import TrainState
 
-RIGHT = 0.5  # a local reward above it is that of a right answer
+RIGHT = 0.5  # a local reward above it means a right answer
 
 
 def label_loss(values_BK, targets, used_B) -> SumCount:
@@ -45,7 +47,7 @@ def label_loss(values_BK, targets, used_B) -> SumCount:
 
 
 def local_of(forest: Forest) -> np.ndarray:
-    """What each turn earned by itself, float32 (turns,); NaN where the task does not tell it."""
+    """Each turn's own reward (`Judgement.local`), float32 (turns,); NaN where the task does not give it."""
     local_R = np.full(len(forest.turns), np.nan, np.float32)
     for joint in forest.joints:
         for i in () if np.isnan(joint.total) else joint.turns:
@@ -56,7 +58,7 @@ def local_of(forest: Forest) -> np.ndarray:
 def pairs_of(
     forest: Forest, random: np.random.Generator, *, most: int = 0, selection: str = "gap"
 ) -> list[Pair]:
-    """Pairs of a right and a wrong answer to a question alone; options as of `pairs.pairs_of`."""
+    """Pairs of a right and a wrong first answer to a question; options as in `pairs.pairs_of`."""
     local_R = local_of(forest)
     later_R = np.array([turn.parent is not None for turn in forest.turns])
     labels_R = labels_of(np.where(later_R, np.nan, local_R), RIGHT)
@@ -70,11 +72,11 @@ def question_of(forest: Forest, turn: Turn) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Verified:
-    """Another system, with a verifier's scores as what answers earn by themselves; see `types.System`.
+    """Another system that gets a verifier's scores as the answers' own rewards; see `types.System`.
 
     Attributes:
-      system: what the scores are given to.
-      verifier: with its pairs; read after ``collect`` iterations.
+      system: the system that gets the scores.
+      verifier: with its pairs; used after ``collect`` iterations.
       models: of both, see `Together`.
       collect: first iterations, which only collect pairs.
     """
@@ -106,7 +108,7 @@ class Verified:
     def learn(self, credit: Credit) -> dict[str, float]:
         """Fit the verifier after the last iteration that collects; then let the system's own models learn.
 
-        ValueError if no answer was right, or none wrong, to a question that others answered otherwise.
+        ValueError if no agent has both a right and a wrong answer to a question.
         """
         pool = self.verifier.pool
         pool.done += 1
@@ -117,7 +119,7 @@ class Verified:
 
 
 def scored(forest: Forest, scores_R: np.ndarray) -> Forest:
-    """The forest with scores in place of what agents earned by themselves."""
+    """The forest with scores in place of the agents' own rewards."""
     joints = []
     for joint in forest.joints:
         local = {forest.turns[i].agent: float(scores_R[i]) for i in joint.turns}
@@ -128,9 +130,9 @@ def scored(forest: Forest, scores_R: np.ndarray) -> Forest:
 def agreement(scores_R: np.ndarray, local_R: np.ndarray) -> dict[str, float]:
     """How well scores tell right answers from wrong ones.
 
-    ``maporl/verifier_accuracy``: share of the answers that it takes for what they are;
-    ``maporl/verifier_balanced``: the mean of this share of right ones and of wrong ones, 0.5 by guessing, missing
-    where there are none of one kind.
+    ``maporl/verifier_accuracy``: share of the answers that it classifies correctly;
+    ``maporl/verifier_balanced``: the mean of this share over right and over wrong answers, 0.5 by guessing,
+    missing where one kind does not occur.
     """
     known_R = ~np.isnan(local_R)
     right_R, taken_R = local_R[known_R] > RIGHT, scores_R[known_R] > RIGHT
@@ -147,7 +149,7 @@ def agreement(scores_R: np.ndarray, local_R: np.ndarray) -> dict[str, float]:
 class Together:
     """A verifier and the models of the system that learns from its scores, as one `types.Models`.
 
-    States are numbered on from the verifier's; each has a folder of its own.
+    State numbers of the other models follow the verifier's; each has its own folder.
     """
 
     def __init__(self, verifier: RewardModel, others: Models):

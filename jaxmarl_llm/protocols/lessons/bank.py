@@ -22,14 +22,15 @@ class Entry:
     """A lesson with its origin and its effect.
 
     Attributes:
-      id: id of the turn that wrote it; negative if it was kept from earlier problems (`memory.numbered`).
+      id: id of the turn that wrote it; negative if it was remembered from earlier problems
+        (`memory.numbered`).
       item: name of the problem.
       round: of its program, from 0.
       agent: its author.
       text: the lesson.
       status, score: outcome of its program, see `tasks.outcomes.Outcome`; the score is s(z).
       program: the program.
-      shown: ids of the lessons that stood in the prompt of its program.
+      shown: ids of the lessons in the prompt of its program.
       factor: f(z). relevance: q(z), -1..1.
       weight, uses: sum of the votes of all programs written under it, and their number.
       task: kind of task of the problem; empty in the bank of a problem, and in files of earlier versions.
@@ -62,7 +63,7 @@ class Entry:
         return own | ({"task": self.task} if self.task else {})
 
     def key(self, name: str) -> str:
-        """The text of one of its keys, "program" or the empty one: the lesson itself (`memory.Kept`)."""
+        """The text of one of its keys: "program", or the empty key for the lesson itself (`memory.Kept`)."""
         return {"": self.text, "program": self.program}[name]
 
     @classmethod
@@ -77,7 +78,7 @@ class Entry:
 
 
 def adjusted(entry: Entry, scores: Sequence[float], *, step: float = 0.1, factor="released") -> Entry:
-    """The entry with its factor after programs with these scores were written under it.
+    """The entry with its factor updated by the scores of programs that were written under it.
 
         f(z) = mean_i [1 + step if s(y_i) > s(z) else 1 - step]
 
@@ -108,29 +109,29 @@ def select(
 ) -> list[Entry]:
     """The lessons to show, k = ``number`` of them at most.
 
-    If the problem has at most k lessons of its own, all of them are shown in every mode but ``none``. Of
-    more, the mode chooses
+    If the problem has at most k lessons of its own, all of them are shown in every mode except ``none``. If
+    it has more, the mode chooses
 
-        full            the ceil(k / 2) of the greatest s f among those with s f >= gate, fewer if fewer have
+        full            the ceil(k / 2) of the largest s f among those with s f >= gate, fewer if fewer reach
                         it; the rest of the k by relevance, whatever their outcome
-        speed_only      the k of the greatest s f among those with s f >= gate
-        relevance_only  the k of the greatest q
+        speed_only      the k of the largest s f among those with s f >= gate
+        relevance_only  the k of the largest q
         random          k at random
-        none            none, ever
+        none            never any
 
     Lessons remembered from earlier problems are chosen by relevance alone, or at random: speed-ups of
     different programs, or counts of different tests, cannot be compared, so ``speed_only`` takes none of
-    them. They fill the places of the k that the problem's own lessons leave free, and compete for those
-    given by relevance.
+    them. They fill the places of the k that the problem's own lessons leave free, and compete for those given
+    by relevance.
 
-    Of equal lessons the older one comes first. ``dealt`` is not for one reader but for several, see `deal`.
+    Among equal lessons the older one comes first. ``dealt`` is for several readers, see `deal`.
 
-    LessonL's release tests whether rounds times agents, not the number of lessons, is at most k. There is a
-    difference only where some program got no lesson: with ``speed_only`` the release then applies the gate to
-    the few lessons that there are.
+    LessonL's release tests whether rounds times agents, instead of the number of lessons, is at most k. This
+    differs only where some program got no lesson: with ``speed_only`` the release then applies the gate even
+    to few lessons.
 
     Args:
-      gate: least s f of a lesson that is shown for its benefit; 0: any.
+      gate: smallest s f with which a lesson is shown for its benefit; 0: any.
       random: generator for mode ``random``.
 
     Raises:
@@ -159,15 +160,15 @@ def select(
 
 
 def most_relevant(entries: Sequence[Entry], number: int) -> list[Entry]:
-    """The ``number`` lessons of the greatest q, of equal ones the older first."""
+    """The ``number`` lessons with the largest q, older ones first among equals."""
     return greatest(entries, number, lambda entry: entry.relevance)
 
 
 def deal(count: int, hands: int, number: int, random: np.random.Generator) -> list[list[int]]:
     """Indices of the lessons for each of several readers, dealt at random and as evenly as possible.
 
-    No lesson is shown to all of ``hands`` readers if there are two or more of both, so that every lesson that
-    is shown can be compared with what happens without it.
+    With at least two of each, no lesson is shown to all ``hands`` readers, so that every shown lesson can be
+    compared with what happens without it.
 
     Args:
       count: lessons in the bank.
@@ -178,7 +179,7 @@ def deal(count: int, hands: int, number: int, random: np.random.Generator) -> li
     most = min(number, max(count * (hands - 1) // hands, 1)) if hands > 1 else min(number, count)
     times_shown, dealt = np.zeros(count, int), []
     for _ in range(hands):
-        # The least shown first; random numbers decide between equals.
+        # The least shown first; ties are broken at random.
         order = np.lexsort((random.random(count), times_shown))
         chosen = sorted(order[:most].tolist())
         times_shown[chosen] += 1

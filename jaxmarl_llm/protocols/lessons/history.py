@@ -42,8 +42,8 @@ class BankBuilder:
       relevance: (lessons, sources) -> the relevance of each pair, see `lessons.relevance`; None: all 0.
       step, factor: see `lessons.bank.adjusted`.
       pooled: all chains of an item share a bank; else each has its own.
-      memory: lessons of earlier problems that every bank begins with, see `lessons.bank.kept`; it must not
-        change during a rollout. Their factors stay: scores of different problems cannot be compared.
+      memory: lessons of earlier problems with which every bank begins, see `lessons.bank.kept`; it must not
+        change during a rollout. Their factors stay fixed: scores of different problems cannot be compared.
     """
 
     source: Callable[[Any], str]

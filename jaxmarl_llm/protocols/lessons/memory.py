@@ -14,10 +14,10 @@ class LessonMemory(memory.Store[Entry]):
     """The lessons of a run so far, from the oldest to the newest.
 
     Args:
-      limit: number of the newest lessons to keep; 0: all.
+      limit: number of newest lessons to keep; 0: all.
       step, factor: see `lessons.bank.adjusted`.
-      entries: lessons to begin with, such as those of another run (`saved`).
-      task: kind of task; lessons of another one are refused. Empty: any.
+      entries: initial lessons, such as those of another run (`saved`).
+      task: kind of task; lessons of another kind are refused. Empty: any.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class LessonMemory(memory.Store[Entry]):
         # Pooled: chains may have been shown each other's lessons; where they were not, this changes nothing.
         banks = BankBuilder(str, None, pooled=True, step=self._step, factor=self._factor).banks(forest)
         new = sorted((entry for bank in banks.values() for entry in bank), key=lambda entry: entry.id)
-        # The lessons that their authors were shown have other ids from here on.
+        # The lessons that their authors were shown have other ids from now on.
         self.extend([dataclasses.replace(entry, shown=(), task=self._task) for entry in new])
 
 

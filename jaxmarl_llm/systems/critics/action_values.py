@@ -1,7 +1,8 @@
-"""Values of joint actions in a world by a small network over a frozen encoder, fitted to returns of played episodes.
+"""Values of joint actions in a world: a small network over a frozen encoder, fitted to returns of episodes.
 
-It reads what each agent sees, and what each does, as vectors side by side; of an agent that has not acted yet WAIT is
-filled in, so that one network is Q^{1:i} for all i (ReAd, arXiv 2405.14314, there a transformer):
+It reads what each agent sees and what each agent does as concatenated vectors. For an agent that has not
+acted yet, WAIT is filled in, so that one network is Q^{1:i} for all i (ReAd, arXiv 2405.14314, which uses a
+transformer):
 
     min E (R - Q(s, a))^2,   R = sum_k gamma^k r_(t+k)
 
@@ -32,7 +33,7 @@ class ActionValues:
     """Q of a world as a function of states and joint actions.
 
     Args:
-      world: whose agents' views stand for a state.
+      world: its agents' views represent a state.
       encode: texts -> vectors, the same length for all.
       rows: the data, at least one.
       key: random key of the first parameters and of the batches.
@@ -42,9 +43,9 @@ class ActionValues:
       name: of the world in errors.
 
     Attributes:
-      metrics: ``pairs``, the different ones of state and joint action in the data; ``returns``, all of them;
-        ``loss``, the mean squared error of Q to the returns after the last update, in squared units of the reward, and
-        ``spread``, what it would be for one value for all.
+      metrics: ``pairs``, the number of different pairs of state and joint action in the data; ``returns``,
+        the number of all rows; ``loss``, the mean squared error of Q to the returns after the last update, in
+        squared units of the reward; ``spread``, the same error if all values were their mean.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class ActionValues:
         every = np.concatenate([np.array(values) for values in returns.values()])
         self._mean, self._spread = float(every.mean()), float(every.std()) or 1.0
         first, batches = jax.random.split(key)
-        # Means of the returns of equal pairs, drawn as often as they came: the gradient that is expected of all.
+        # Equal pairs are merged, with their mean return, and drawn in proportion to their number: same
+        # expected gradient.
         columns = self._scaled(features_XF), ((mean_X - self._mean) / self._spread).astype(np.float32)
         drawn = jax.random.choice(
             batches, len(count_X), (updates, BATCH), p=jnp.asarray(count_X / count_X.sum())
@@ -99,18 +101,18 @@ class ActionValues:
         }
 
     def __call__(self, state: State, joint: Joint) -> float:
-        """Q of a joint action, computed once."""
+        """Q of a joint action, computed once and kept."""
         key = self._key(state, joint)
         if key not in self._known:
             self._known |= dict(zip([key], self._values([key]), strict=True))
         return self._known[key]
 
     def note(self, state: State, joint: Joint) -> None:
-        """Note an action that is in question, for `seen`."""
+        """Record a considered action, for `seen`."""
         self._in_question[self._key(state, joint)] = None
 
     def seen(self) -> float:
-        """Share of the different actions in question so far that were ever in the data; NaN without any."""
+        """Share of the different actions considered so far that occur in the data; NaN if there are none."""
         return (
             sum(key in self._seen for key in self._in_question) / len(self._in_question)
             if self._in_question
@@ -131,7 +133,7 @@ class ActionValues:
         return values_X.astype(np.float64) * self._spread + self._mean
 
     def _raw(self, keys: Sequence[Key]) -> np.ndarray:
-        """The encoder's vectors (X, ..) of all texts of each pair side by side."""
+        """The encoder's vectors (X, ..) of all texts of each pair, concatenated."""
         columns = list(zip(*((*shown, *joint) for shown, joint in keys), strict=True))
         self._add(dict.fromkeys(text for column in columns for text in column))
         return np.concatenate(
@@ -144,7 +146,7 @@ class ActionValues:
             self._vectors |= dict(zip(new, np.asarray(self._encode(new), np.float32), strict=True))
 
     def _scaled(self, features: np.ndarray) -> np.ndarray:
-        """Features (X, F) that differ in the data, each with mean 0 and spread 1 there."""
+        """The features (X, F) that vary in the data, each scaled to mean 0 and standard deviation 1 there."""
         return ((features[:, self._used_F] - self._shift_F) / self._scale_F).astype(np.float32)
 
 

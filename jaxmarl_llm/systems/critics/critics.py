@@ -1,8 +1,8 @@
-"""The critics of a team: the texts that they read, their values of these, and their updates.
+"""The critics of a team: the texts that they read, their values of these texts, and their updates.
 
-With IAC every agent has a critic of its own, which reads its prompts; with MAAC one critic reads the prompts
-of all (see `systems.actor_critic`). A critic has adapters of its own on the agents' base, or with full
-copies begins as a copy of an agent.
+With IAC every agent has its own critic, which reads the agent's prompts; with MAAC one critic reads the
+prompts of all agents (see `systems.actor_critic`). A critic has its own adapters on the agents' base model;
+with full copies it begins as a copy of an agent.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ Value = float | np.ndarray  # of a text, or after each of its tokens (P',)
 
 @dataclasses.dataclass(frozen=True)
 class ValueLoss:
-    """`losses.value_loss` of one critic, with ``clip`` > 0 the clipped form; for `value_model.train_step`.
+    """`losses.value_loss` of one critic, in the clipped form if ``clip`` > 0; for `value_model.train_step`.
 
     Values without a target, NaN, do not count.
     """
@@ -44,7 +44,8 @@ class ValueLoss:
 def build(
     team: Team, key: jax.Array, *, joint: bool, rank: int, targets: tuple[str, ...] = adapters.TARGETS
 ) -> Team:
-    """Critics for the agents that learn, as a team: named as their agents, or with ``joint`` one, `TEAM`.
+    """Critics for the agents that learn, as a team: one per agent, with its name, or with ``joint`` only
+    `TEAM`.
 
     Args:
       team: the agents with their parameters, which are not changed.
@@ -53,8 +54,8 @@ def build(
       rank, targets: of adapters, see `adapters.init`.
 
     Raises:
-      ValueError: if nobody learns, for an agent that is not a local model, or for ``joint`` with several
-        models: one tokenizer must read all prompts.
+      ValueError: if no agent learns, for an agent that is not a local model, or for ``joint`` with several
+        models, because one tokenizer must read all prompts.
     """
     team.require_local("a critic")
     learners = [member for member in team.members if member.trainable is not None]
@@ -78,7 +79,8 @@ def build(
 def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Array, base, trainable) -> dict:
     """Build the parameters of a stack of critics.
 
-    With adapters they begin as the base, whatever the agents' adapters are; else as copies of the agents.
+    With adapters they begin as the base model, whatever the agents' adapters are; otherwise as copies of the
+    agents.
     """
     critics = len(stack.agents)
     if stack.mode == "adapters":
@@ -89,14 +91,14 @@ def _parameters(stack: Stack, rank: int, targets: tuple[str, ...], key: jax.Arra
 
 
 class ValueModels(SavedStates):
-    """Models that give texts a value and are saved; ``states`` are by position in ``team.members``.
+    """Models that give values to texts and are saved; ``states`` are by position in ``team.members``.
 
     Args:
       team: stacks with the parameters that learn, which move into ``states``.
       optimizer: for one model.
-      clip: of the value loss, in units of the return; 0: none.
-      rows: texts of a micro-batch, of each part that a mesh cuts them into.
-      by_token: values and targets are arrays, after each token of a text.
+      clip: of the value loss, in units of the return; 0: no clipping.
+      rows: texts of a micro-batch, per part of a mesh.
+      by_token: values and targets are arrays, with an entry after each token of a text.
     """
 
     def __init__(self, team: Team, optimizer, *, clip: float = 0.0, rows: int = 4, by_token: bool = False):
@@ -106,7 +108,7 @@ class ValueModels(SavedStates):
             i: update.init_state(member.trainable, optimizer, member.stack.layout)
             for i, member in enumerate(team.members)
         }
-        for member in team.members:  # the states own the parameters, which an update donates
+        for member in team.members:  # the states own the parameters: an update donates them
             member.trainable = jax.eval_shape(lambda tree: tree, member.trainable)
 
     def values(self, texts: Texts) -> dict[int, Value]:
@@ -156,10 +158,10 @@ class ValueModels(SavedStates):
 
 
 class Critics(ValueModels):
-    """Critics whose parameters are all their own, from `build`; see `ValueModels`.
+    """Critics that share no trained parameters with the agents, from `build`; see `ValueModels`.
 
     Args:
-      updates: steps towards the targets of an iteration, all of its texts in each.
+      updates: optimizer steps per iteration towards its targets, each on all of its texts.
     """
 
     def __init__(self, team: Team, optimizer, *, updates: int = 1, **options):
@@ -177,7 +179,7 @@ class Critics(ValueModels):
         Args:
           texts: the texts as given to `values`.
           old: their values before the update, from `values`.
-          targets: by number; texts without one do not count in the loss, nor do tokens with NaN.
+          targets: by number; texts without a target, and tokens with NaN, do not count in the loss.
 
         Returns:
           ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
@@ -209,7 +211,7 @@ def by_critic(member: Member, metrics: Mapping[str, jax.Array]) -> dict[str, flo
 
 
 def _by_row(numbers: list[list[int]], values: Mapping[int, Value], shape: tuple[int, ...]) -> np.ndarray:
-    """Values at the rows of their numbers, float32 (N, B), or (N, B, P) on the right; NaN where there is none."""
+    """Values at the rows of their numbers, float32 (N, B), or (N, B, P) on the right; NaN without a value."""
     rows_NBX = np.full(shape, np.nan, np.float32)
     for n, numbers_B in enumerate(numbers):
         for b, number in enumerate(numbers_B):

@@ -1,14 +1,14 @@
-"""A critic of turns that is a language model: how much likelier it finds a text than the model that it began as.
+"""A critic of turns that is a language model: it compares a text's likelihood with that of its initial state.
 
     s(c, o, a) = (beta / L) sum_l [log phi(a_l | c, o, a_<l) - log ref(a_l | c, o, a_<l)]
 
-of a text a of L tokens after a prompt o. The critic may read what the agents may not, c, before the prompt. phi are
-adapters of its own on the agent's frozen base, or a copy of the agent where it learns all parameters; ref is phi as it
-began. The mean over tokens, and not their sum, keeps long texts from counting more (SWEET-RL, arXiv 2503.15478, after
-the implicit reward of DPO, arXiv 2305.18290).
+for a text a of L tokens after a prompt o. Before the prompt, the critic may read a text c that the agents may
+not read. phi are its own adapters on the agent's frozen base model, or a copy of the agent if the agent
+learns all parameters; ref is phi at the start. The mean over tokens, instead of their sum, keeps long texts
+from counting more (SWEET-RL, arXiv 2503.15478, after the implicit reward of DPO, arXiv 2305.18290).
 
-It learns from pairs of sequences of turns of which one ended better, by Bradley and Terry's loss on the sums of their
-scores (`losses.bradley_terry_sums`), which shares out a sequence's outcome among its turns.
+It learns from pairs of sequences of turns, one of which ended better, by Bradley and Terry's loss on the sums
+of their scores (`losses.bradley_terry_sums`). This divides a sequence's outcome among its turns.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ Text = tuple[np.ndarray, np.ndarray]  # token ids of a prompt and of what was wr
 
 @struct.dataclass
 class Turns:
-    """T turns of each of B sequences: prompts (B, T, P), left-padded, and completions (B, T, L) with their lengths.
+    """T turns of each of B sequences: left-padded prompts (B, T, P), and completions (B, T, L) with lengths.
 
-    Where a sequence is shorter, and in sequences that only fill up, turns have completions of length 0.
+    Missing turns of shorter sequences, and padding sequences, have completions of length 0.
     """
 
     prompts_BTP: jax.Array
@@ -49,7 +49,7 @@ class Turns:
 
 
 class Sizes(NamedTuple):
-    """Shape of `Turns` that all sequences of a run fit into: turns, tokens of a prompt and of a completion."""
+    """Sizes of `Turns` that fit all sequences of a run: turns, tokens of a prompt and of a completion."""
 
     turns: int
     prompt: int
@@ -57,14 +57,14 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(sequences: Sequence[Sequence[Text]]) -> Sizes:
-    """The sizes of some sequences."""
+    """Sizes that fit these sequences."""
     texts = [text for sequence in sequences for text in sequence]
     longest = [max((len(text[part]) for text in texts), default=1) for part in (0, 1)]
     return Sizes(max(map(len, sequences), default=1), bucket(longest[0]), max(longest[1], 1))
 
 
 def pad_turns(sequences: Sequence[Sequence[Text]], sizes: Sizes, number: int) -> Turns:
-    """Sequences of turns as arrays, with ``number`` of them; missing ones are empty."""
+    """Sequences of turns as arrays of ``number`` sequences; missing ones are empty."""
     prompts, tokens = [], np.zeros((number, sizes.turns, sizes.completion), np.int32)
     lengths = np.zeros((number, sizes.turns), np.int32)
     for b, sequence in enumerate([*sequences, *[()] * (number - len(sequences))]):
@@ -79,11 +79,11 @@ def pad_turns(sequences: Sequence[Sequence[Text]], sizes: Sizes, number: int) ->
 def build(
     team: Team, agent: str, key: jax.Array, *, rank: int, targets: tuple[str, ...] = adapters.TARGETS
 ) -> Team:
-    """The critic of an agent, as a team of one, `CRITIC`. The agent's parameters are not changed.
+    """The critic for an agent, as a team with one member, `CRITIC`. The agent's parameters are not changed.
 
     Args:
       team: the agents with their parameters.
-      agent: whose base, or copy, it begins with.
+      agent: the agent whose base model, or copy, the critic begins with.
       key: random key of its adapters.
       rank, targets: of adapters, see `adapters.init`.
 
@@ -106,7 +106,9 @@ def build(
 
 
 def logprobs(stack, base, params, turns: Turns) -> jax.Array:
-    """Log-probabilities in nats (B, T, L) of the completions' tokens; beyond a length they mean nothing."""
+    """Log-probabilities in nats (B, T, L) of the completions' tokens; entries beyond a length are
+    meaningless.
+    """
     shape = turns.tokens_BTL.shape
 
     def one(variables):
@@ -129,7 +131,7 @@ def logprobs(stack, base, params, turns: Turns) -> jax.Array:
 
 
 def scores(stack, base, params, initial, turns: Turns, beta: float) -> jax.Array:
-    """The score of every turn, float32 (B, T), 0 of an empty one; no gradient flows to ``initial``, the reference."""
+    """Score of every turn, float32 (B, T), 0 if empty; no gradient flows to ``initial``, the reference."""
     own_BTL, ref_BTL = (logprobs(stack, base, each, turns) for each in (params, initial))
     mask_BTL = losses.length_mask(turns.lengths_BT, own_BTL.shape[-1])
     return beta * losses.masked_mean(own_BTL - jax.lax.stop_gradient(ref_BTL), mask_BTL)
@@ -139,7 +141,7 @@ _scores = jax.jit(scores, static_argnames=("stack", "beta"))
 
 
 def pair_loss(scores_BT, lengths_BT) -> tuple[losses.SumCount, jax.Array]:
-    """`losses.bradley_terry_sums` of pairs of sequences, and how many of them are ranked right.
+    """`losses.bradley_terry_sums` of pairs of sequences, and how many pairs are ranked correctly.
 
     The winner of a pair comes first: scores of winner, loser, winner, .. and the lengths of their texts.
     """
@@ -155,7 +157,7 @@ def pair_loss(scores_BT, lengths_BT) -> tuple[losses.SumCount, jax.Array]:
 def train_step(
     stack, optimizer, base, state: TrainState, initial, turns: Turns, *, beta: float, rows: int
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Update the critic once by the mean loss of some pairs.
+    """Update the critic once on the mean loss of some pairs.
 
     Args:
       stack, optimizer: static.
@@ -164,11 +166,12 @@ def train_step(
       initial: the critic's first parameters.
       turns: of an even number of sequences, see `pair_loss`.
       beta: static.
-      rows: pairs of a micro-batch, which divides their number. Sums are added up: it does not change the result.
+      rows: pairs of a micro-batch; must divide the number of pairs. Sums are accumulated, so it does not
+        change the result.
 
     Returns:
-      The new state, and ``loss``, ``accuracy`` and ``grad_norm``, scalars. If any of these is not finite, the state
-      is the old one.
+      The new state, and ``loss``, ``accuracy`` and ``grad_norm``, scalars. If any of these is not finite, the
+      state is the old one.
     """
 
     def of_part(params, part):
@@ -189,7 +192,7 @@ def train_step(
 
 
 class LogRatio(SavedStates):
-    """A critic that is fitted and saved; ``states`` has its parameters and optimizer, at 0.
+    """A critic that is fitted and saved; ``states`` has its parameters and optimizer state, at key 0.
 
     Args:
       team: from `build`; the states own its parameters, which an update donates.
@@ -207,7 +210,7 @@ class LogRatio(SavedStates):
         self._member.trainable = jax.eval_shape(lambda tree: tree, trainable)
 
     def learn(self, pairs: Sequence[tuple[Sequence[Text], Sequence[Text]]], sizes: Sizes) -> dict[str, Any]:
-        """One update on pairs of sequences, the winner first; metrics as of `train_step`, not yet read."""
+        """One update on pairs of sequences, winner first; metrics of `train_step`, still on the device."""
         number = -(-len(pairs) // self._rows) * self._rows
         turns = pad_turns([sequence for pair in pairs for sequence in pair], sizes, 2 * number)
         fixed = self._member.stack, self._optimizer, self._member.base

@@ -1,13 +1,13 @@
-"""Value heads on the agents' own bodies: an agent and its critic share all parameters but the head.
+"""Value heads on the agents' own bodies: an agent and its critic share all parameters except the head.
 
-With theta the agent's parameters (its adapters, or its full copy) and w those of a linear head on the
-features of a text's last token, agent and head make one step on
+Let theta be the agent's parameters (its adapters, or its full copy) and w those of a linear head on the
+features of a text's last token. Agent and head make one step on
 
     L(theta, w) = L_actor(theta) + coef * L_value(theta, w)
 
-(shared value heads, as in CoMLRL 1.4.3; a loss of both for one body is that of A3C, arXiv 1602.01783). The
-gradient for theta is added to the agent's update and clipped together with the rest of it; the head has an
-optimizer of its own.
+(shared value heads, as in CoMLRL 1.4.3; A3C, arXiv 1602.01783, has one loss for both on one body). The
+gradient for theta is added to the agent's update and clipped together with it; the head has its own
+optimizer.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ HeadGradients = dict[
 def build(team: Team, key: jax.Array) -> Team:
     """A head for every agent that learns, as a team of those agents whose parameters are the heads.
 
-    Raises ValueError if nobody learns, or for an agent that is not a local model.
+    Raises ValueError if no agent learns, or for an agent that is not a local model.
     """
     team.require_local("a critic on the agents' own bodies")
     members = []
@@ -60,7 +60,7 @@ class Heads(ValueModels):
     Args:
       team: the agents.
       key: random key of the heads.
-      bodies: gives the agents' current parameters, by position in ``team.members``, None where frozen.
+      bodies: returns the agents' current parameters, by position in ``team.members``, None where frozen.
       optimizer: for one head.
       **options: of `ValueModels`.
     """
@@ -79,9 +79,9 @@ class Heads(ValueModels):
           coef: weight of the loss in the agents' update.
 
         Returns:
-          ``coef`` times the gradients of the bodies, by position of the agents' member, all NaN for an agent
-          where any number is not finite, so that its own update is not finite either; the arguments of
-          `learn`.
+          ``coef`` times the gradients of the bodies, by position of the agents' member, and the arguments of
+          `learn`. If any number of an agent is not finite, all its gradients are NaN, so that its own update
+          is not finite either.
         """
         body_gradients, for_heads, metrics = {}, {}, {}
         for i, (member, place) in enumerate(zip(self.team.members, self._places, strict=True)):
@@ -94,8 +94,8 @@ class Heads(ValueModels):
         return body_gradients, for_heads, metrics
 
     def learn(self, of_heads: HeadGradients, metrics: dict[str, float]) -> dict[str, float]:
-        """Update every head once; returns ``metrics`` and those of `Critics.learn`, the norm being of the
-        head.
+        """Update every head once; returns ``metrics`` and those of `Critics.learn`, with the gradient norm of
+        the head.
         """
         for i, (grads, losses_N) in of_heads.items():
             member = self.team.members[i]

@@ -1,4 +1,4 @@
-"""Q of the steps of an answer: a value model that reads a chat and what of the answer is written, and is fitted once.
+"""Q of the steps of an answer: a value model that reads a chat and the answer so far, and is fitted once.
 
 It has adapters of its own on a model's frozen base, and a head (`value_model`). The targets are those of
 `credit.q_targets`, the loss is the squared error (`losses.value_loss`); Q* (arXiv 2406.14283).
@@ -28,14 +28,14 @@ class StepCritic:
     """The value model of one model of a team.
 
     Args:
-      member: whose base, tokenizer and layout it has; the member is not changed.
+      member: the model whose base, tokenizer and layout are used; it is not changed.
       key: random key of adapters and head.
       optimizer: of the model.
       rank, alpha, targets: of its adapters, see `adapters.init`.
       rows: texts of a micro-batch.
 
     Raises:
-      UserError: for a model behind an endpoint, and one that learns all of its parameters.
+      UserError: for a model behind an endpoint, or one that learns all of its parameters.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StepCritic:
             checkpoints.save(self._critics.done, self._critics.states, self._team, {})
 
     def load(self, folder) -> None:
-        """Take over a model that was saved in a folder."""
+        """Load a model that was saved in a folder."""
         with Checkpointer(folder, 1) as checkpoints:
             self._critics.states, _ = checkpoints.restore(LATEST, self._team, self._critics.states)
 
@@ -122,34 +122,34 @@ def fit(
 
     Args:
       critic: the model.
-      chats: of each item what its answers were written after.
+      chats: for each item, the chat that its answers continue.
       tree: the steps.
-      label: Q of all steps, float32 (S,) -> their targets (S,), each of which depends on the step's children alone;
-        NaN: none.
-      fixed: targets depend on no Q, which is then not computed.
-      rounds: times that targets are computed.
-      updates: updates in a round.
-      batch: steps of an update, drawn without those of the others of a pass over all.
+      label: maps Q of all steps, float32 (S,), to their targets (S,). A target depends only on Q of the
+        step's children; NaN: no target.
+      fixed: targets do not depend on Q, which is then not computed.
+      rounds: number of times that targets are computed.
+      updates: updates per round.
+      batch: steps per update, drawn without replacement within a pass over all steps.
       seed: of their order.
       progress: called after each round with the number of rounds and the mean loss of the last one.
 
     Returns:
-      ``loss`` of the last round; of at most `MEASURED` steps ``explained``, the share of the variance of the targets
-      that the fitted Q explains, 0 of targets that are all equal, and ``error``, the mean absolute error; ``steps``,
-      those with a target.
+      ``loss`` of the last round; over at most `MEASURED` steps, ``explained``, the share of the targets'
+      variance that the fitted Q explains (0 if all targets are equal), and ``error``, the mean absolute
+      error; ``steps``, the number of steps with a target.
     """
     texts = [(chats[item], text) for item, text in zip(tree.item_S.tolist(), tree.texts, strict=True)]
     nothing_S = np.zeros(len(texts), np.float32)
     known, random = np.flatnonzero(~np.isnan(label(nothing_S))), np.random.default_rng(seed)
 
     def values(places: np.ndarray) -> np.ndarray:
-        """Q of some steps, and 0 of the others, (S,)."""
+        """Q of the steps at ``places``, 0 for the others, (S,)."""
         values_S = nothing_S.copy()
         values_S[places] = [value for value, _ in critic.values([texts[s] for s in places])]
         return values_S
 
     def targets(places: np.ndarray) -> np.ndarray:
-        """The targets of some steps, by Q of their children as it is, (S,)."""
+        """The targets of the steps at ``places``, from the current Q of their children, (S,)."""
         return label(nothing_S if fixed else values(np.flatnonzero(np.isin(tree.parent_S, places))))
 
     losses: list[float] = []

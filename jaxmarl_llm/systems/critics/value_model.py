@@ -1,8 +1,9 @@
-"""Value models of texts: a language model with a linear head on the features of a text's last token, or of every token.
+"""Value models of texts: a language model with a linear head on the features of the last or of every token.
 
-Critics (V of a prompt, Q of a prompt with its answer, V before each token) and reward models (the score of a joint
-answer) are such models. They are stacks like those of the agents, with a head beside the parameters that each model
-trains, so adapters over the shared base, full copies, meshes and checkpoints are the same for both.
+Critics (V of a prompt, Q of a prompt with its answer, V before each token) and reward models (the score of a
+joint answer) are such models. They are stacks like those of the agents, with a head beside each model's
+trainable parameters. So adapters over the shared base, full copies, meshes and checkpoints work in the same
+way for both.
 """
 
 import functools
@@ -37,14 +38,14 @@ class Texts:
 
 
 def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
-    """Token lists as arrays, filled up to ``rows`` items, or 2 rows, 4 rows, ..: every size is compiled once.
+    """Token lists as arrays, padded to ``rows`` items, or 2 rows, 4 rows, ..: every size is compiled once.
 
     Args:
       texts_NBK: token lists; models may have different numbers of items, each of the same number of texts.
       rows: items of a micro-batch.
 
     Raises:
-      ValueError: for an empty text, or numbers of texts that differ.
+      ValueError: for an empty text, or if items have different numbers of texts.
     """
     numbers = {len(texts) for items in texts_NBK for texts in items}
     if len(numbers) != 1:
@@ -59,7 +60,7 @@ def pad_texts(texts_NBK: list[list[list[list[int]]]], rows: int = 1) -> Texts:
 
 
 def with_head(trainable: Any, d_model: int, key: jax.Array) -> dict:
-    """Parameters of models that begin as ``trainable`` (leading axis N), with a new head each."""
+    """Parameters of models that begin as ``trainable`` (leading axis N), each with a new head."""
     n_models = jax.tree.leaves(trainable)[0].shape[0]
     return {"body": trainable, "head": heads(n_models, d_model, key)}
 
@@ -80,7 +81,7 @@ def values(stack, base, params: dict, texts: Texts, *, rows: int = 1, by_token: 
       params: from `with_head`.
       texts: from `pad_texts` with the same ``rows``.
       rows: items of a micro-batch.
-      by_token: a value after each token; those at padding mean nothing.
+      by_token: a value after each token; those at padding are meaningless.
     """
     parts = _micro_batches(stack, texts, rows)
     values_of_parts = jax.lax.map(lambda part: _values(stack, base, params, part, by_token), parts)
@@ -123,12 +124,13 @@ def train_step(
 
     Args:
       stack, optimizer: static; the optimizer is for one model.
-      loss: static; ``loss(values_BK, targets, used_B)`` of one model is a `SumCount`. ``by_token``: of values_BKP.
+      loss: static; ``loss(values_BK, targets, used_B)`` of one model returns a `SumCount`; with ``by_token``
+        it takes values_BKP.
       base: frozen variables of the stack.
       state: of the parameters from `with_head`; donated.
       texts: from `pad_texts` with the same ``rows``.
       targets: what the loss compares with; leaves (N, B, ..).
-      rows: items of a micro-batch. Sums and counts are added up: their number does not change the result.
+      rows: items of a micro-batch. Sums and counts are accumulated, so it does not change the result.
       by_token: as for `values`.
 
     Returns:
@@ -153,7 +155,7 @@ def gradients(
     rows: int = 1,
     by_token: bool = False,
 ):
-    """Gradient of the mean of a loss by every model's parameters, and the means (N,); see `train_step`."""
+    """Gradient of a mean loss by every model's parameters, and the mean losses (N,); see `train_step`."""
     parts = _micro_batches(stack, (texts, targets), rows)
     grads, total = _sums(stack, loss, base, params, parts, by_token)
     divisor_N = jnp.maximum(total.count, 1.0)

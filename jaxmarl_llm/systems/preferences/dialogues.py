@@ -1,4 +1,4 @@
-"""Dialogues of a run that a critic learns from, with the texts that were drawn beside those that went on.
+"""Dialogues of a run from which a critic learns, with the alternatives drawn beside the texts that continued.
 
 Kept by iteration, in memory and in a file for each, as in `Pool`.
 """
@@ -49,13 +49,13 @@ class Record:
 
 
 def records_of(forest: Forest, agent: str, hidden: Callable[[Any], np.ndarray]) -> list[Record]:
-    """The dialogues of an agent, item by item; a dialogue to whose end no reward applies is left out.
+    """The dialogues of an agent, item by item; a dialogue whose end has no reward is left out.
 
     ``hidden``: item -> `Record.hidden`; items need a ``task_id``.
     """
     requests: list[dict[int, list[Turn]]] = [{} for _ in forest.items]
     for turn in forest.turns:
-        if turn.agent == agent:  # the candidates are to be learned from
+        if turn.agent == agent:  # the critic learns from the candidates too
             requests[turn.item].setdefault(turn.request, []).append(dataclasses.replace(turn, extra=False))
     place = {
         turn.id: (v, a)
@@ -108,7 +108,7 @@ class Dialogues:
         return [record for _, shard in sorted(self._by_iteration.items()) for record in shard]
 
     def add(self, forest: Forest, iteration: int) -> None:
-        """Keep the dialogues of an iteration, in place of what it kept before."""
+        """Keep the dialogues of an iteration; replaces what was kept for it before."""
         self.keep(records_of(forest, self._agent, self._hidden), iteration)
 
     def keep(self, records: Sequence[Record], iteration: int) -> None:
@@ -119,9 +119,10 @@ class Dialogues:
             files.atomic_write_text(path, "".join(map(_line, records)))
 
     def draw(self, number: int, times: int) -> list[tuple[list[Text], list[Text]]]:
-        """``number`` pairs of dialogues about one item, the better one first, at random among all that there are.
+        """``number`` pairs of dialogues about one item, the better one first, drawn at random from all pairs.
 
-        ``times`` numbers the draw, and a pair may come twice. [] if no two dialogues about an item ended differently.
+        ``times`` numbers the draw; a pair may come twice. [] if no two dialogues about an item ended
+        differently.
         """
         members, pairs_K2 = self._pairs()
         if not len(pairs_K2):
@@ -139,7 +140,7 @@ class Dialogues:
             )
 
     def sizes(self) -> Sizes:
-        """What all dialogues and all single texts fit into, as a critic reads them."""
+        """Sizes that fit all dialogues and all single texts, as a critic reads them."""
         if self._sizes is None:
             turns = max((len(texts) for r in self.records for _, texts in r.dialogues), default=1)
             every = [[record.text(*place)] for record in self.records for place in record.places()]
@@ -147,7 +148,7 @@ class Dialogues:
         return self._sizes
 
     def _pairs(self) -> tuple[list[tuple[Record, int]], np.ndarray]:
-        """All dialogues as (record, number in it), and the pairs of one that ended better than another, int (K, 2)."""
+        """All dialogues as (record, number in it), and the pairs (better, worse) of one item, int (K, 2)."""
         if self._better is not None:
             return self._better
         members = [(record, d) for record in self.records for d in range(len(record.dialogues))]

@@ -1,4 +1,4 @@
-"""Turns with labels, kept for later training: those of label 1 to imitate, and pairs of siblings to prefer."""
+"""Labelled turns, kept for later training: those of label 1 to imitate, and pairs of siblings to prefer."""
 
 import contextlib
 import json
@@ -24,7 +24,8 @@ def positives_of(forest: Forest, labels_R: np.ndarray) -> list[Encoded]:
 
 
 class Labelled:
-    """What a run has labelled, as ``models`` of a `systems.types.System`. It holds no model: ``states`` is empty.
+    """The labelled turns of a run, as ``models`` of a `systems.types.System`. It has no model: ``states`` is
+    empty.
 
     Kept by iteration, in memory and in a file for each, as in `Pool`.
 
@@ -32,7 +33,7 @@ class Labelled:
       seed: seed of the draws of pairs.
       preferring: agents whose siblings make pairs.
       threshold: what values are compared with, see `siblings.labels_of`.
-      begins_at: iterations before the stage that prefers.
+      begins_at: iterations before the preference stage.
       options: most, selection of `Pool`.
     """
 
@@ -49,7 +50,7 @@ class Labelled:
 
     @property
     def done(self) -> int:
-        """Number of iterations behind."""
+        """Number of completed iterations."""
         return self.pool.done
 
     @done.setter
@@ -61,7 +62,7 @@ class Labelled:
         return [pair for pair in pairs if pair.winner[0].agent in self.preferring]
 
     def add(self, forest: Forest) -> dict[str, float]:
-        """Label the turns of this iteration, and keep them; mean value and share of label 1 of each agent."""
+        """Label and keep this iteration's turns; returns mean value and share of label 1 of each agent."""
         self.pool.add(forest)
         values_R = magrpo.returns(forest)
         labels_R = siblings.labels_of(values_R, self._threshold)
@@ -101,7 +102,7 @@ class Labelled:
             yield
 
     def save(self, step: int) -> None:
-        """Do nothing: all is written as it is found."""
+        """Do nothing: everything is written as it is found."""
 
     def restore(self, step: int) -> None:
         """Restore what the first ``step`` iterations labelled. ValueError names a file that is damaged."""

@@ -1,4 +1,4 @@
-"""Pairs of joint answers with different rewards: which there are, and how pairs are kept and drawn for training.
+"""Pairs of joint answers with different rewards: how they are found, kept and drawn for training.
 
 A `Pool` keeps the pairs of a run by the iteration in which they were found, in memory and in a file for each.
 Its draws follow from the seed and the iteration, so a resumed run draws the same pairs.
@@ -28,7 +28,8 @@ REPLAYS = ("current", "nearest", "all", "decay")
 class Pair:
     """Two joint answers to one item, a turn of each agent, with the rewards of winner and loser.
 
-    Of siblings (`siblings.pairs_of`) each answer is one turn of one agent, and its reward the turn's value.
+    For siblings (`siblings.pairs_of`) each answer is one turn of one agent, and its reward is the turn's
+    value.
     """
 
     item: str
@@ -44,8 +45,9 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
       forest: a forest of one turn; an item needs a ``task_id``. Answers without a reward are left out.
       random: generator that ``selection="random"`` draws from.
       most: number of pairs to keep per item; 0 keeps all.
-      selection: which pairs to keep if there are more: those of the greatest ``gap``, or ``random`` ones; with
-        ``halves`` random ones of an answer of the better half and one of the worse half, each in one pair.
+      selection: which pairs to keep if there are more: those with the largest ``gap``, or ``random`` ones;
+        ``halves``: random pairs of one answer from the better half and one from the worse half, each answer
+        in one pair.
 
     Raises:
       ValueError: for another selection.
@@ -62,7 +64,7 @@ def pairs_of(forest: Forest, random: np.random.Generator, *, most: int = 0, sele
 def select(
     better: list[tuple[int, int]], totals, random, *, most: int, selection: str
 ) -> list[tuple[int, int]]:
-    """At most ``most`` of some pairs of indices (winner, loser) of ``totals``, options as of `pairs_of`.
+    """At most ``most`` of the pairs of indices (winner, loser) of ``totals``; options as in `pairs_of`.
 
     Raises:
       ValueError: for another selection.
@@ -77,9 +79,11 @@ def select(
 
 
 def _of_halves(better: list[tuple[int, int]], totals, random) -> list[tuple[int, int]]:
-    """Pairs of one of the better and one of the worse half, at random; of an odd number the middle one is left out.
+    """Random pairs of one from the better and one from the worse half; of an odd number the middle one is
+    left out.
 
-    Ranked by how many others they are better than, then by totals: of two labels all of the better one first.
+    Ranked by how many others they are better than, then by totals: of two labels, all of the better one come
+    first.
     """
     allowed, beaten = set(better), collections.Counter(w for w, _ in better)
     ranked = sorted({i for pair in better for i in pair}, key=lambda i: (-beaten[i], -totals[i]))
@@ -89,7 +93,7 @@ def _of_halves(better: list[tuple[int, int]], totals, random) -> list[tuple[int,
 
 
 def tie(forest: Forest) -> Pair:
-    """Two answers to the first item as a pair without information: its rewards are equal."""
+    """Two answers to the first item as a pair without information: their rewards are equal."""
     first, second = [j for j, joint in enumerate(forest.joints) if joint.item == 0][:2]
     return dataclasses.replace(_pair(forest, str(forest.items[0].task_id), first, second), rewards=(0.0, 0.0))
 
@@ -104,7 +108,7 @@ def _pair(forest: Forest, item: str, winner: int, loser: int) -> Pair:
 def forest_of(pairs: Sequence[Pair], room: int = 0) -> Forest:
     """Build a forest from pairs: a node for each pair, with two aligned answers, the winner first.
 
-    ``room``: items that the forest has at least, so that fewer pairs make arrays of the same shape.
+    ``room``: minimum number of items, so that fewer pairs make arrays of the same shape.
     """
     turns: list[Turn] = []
     joints: list[Joint] = []
@@ -131,7 +135,7 @@ def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int,
 
     Args:
       replay: one of `REPLAYS`.
-      ages: iterations since, 0 for the current one.
+      ages: iterations since then, 0 for the current one.
       sizes: number of pairs.
       last, decay: of ``nearest`` and ``decay`` (lambda, 0..1).
 
@@ -151,8 +155,8 @@ def masses(replay: str, ages: Sequence[int], sizes: Sequence[int], *, last: int,
 class Pool:
     """The pairs of a run, as ``models`` of a `systems.types.System`. It holds no model: ``states`` is empty.
 
-    ``done`` counts iterations; a pair's age is measured in them. An iteration that is repeated stores the
-    same pairs again, so what an interrupted iteration has stored does no harm.
+    ``done`` counts iterations; a pair's age is measured in them. A repeated iteration stores the same pairs
+    again, so pairs that an interrupted iteration has stored do no harm.
 
     Args:
       seed: seed of the draws.
@@ -201,7 +205,8 @@ class Pool:
     def draw(self, number: int, times: int = 1, agent: str | None = None) -> list[Pair]:
         """Draw ``number`` different pairs by their masses, or all possible ones if there are fewer.
 
-        ``times`` counts the draws of an iteration, from 1. ``agent``: only pairs of this one's turns alone.
+        ``times`` counts the draws of an iteration, from 1. ``agent``: only pairs of single turns of this
+        agent.
         """
         iterations = list(self._shards)
         sizes, ages = [len(self._shards[k]) for k in iterations], [self.done - k for k in iterations]
@@ -244,7 +249,7 @@ class Pool:
         self._forget()
 
     def _forget(self) -> None:
-        """Remove pairs that cannot be drawn any more."""
+        """Remove pairs that can no longer be drawn."""
         iterations = list(self._shards)
         # Without decay a mass that is 0 stays 0.
         if self._replay != "decay":

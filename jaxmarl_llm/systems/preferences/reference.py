@@ -1,4 +1,4 @@
-"""Log-probabilities of pairs of turns under the parameters that a stage begins with, kept for the whole stage."""
+"""Log-probabilities of pairs of turns under a stage's initial parameters, kept for the whole stage."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ NAME = "reference.json"
 
 
 class Reference:
-    """The reference policy of all pairs of a pool, in place of a second copy of the parameters.
+    """The reference policy of all pairs of a pool, without a second copy of the parameters.
 
     Args:
       pool: pairs of single turns, complete before `set`.
@@ -37,7 +37,7 @@ class Reference:
         return self._logprobs is not None
 
     def set(self, scores: Callable[[Forest], list[np.ndarray]], batch: int) -> None:
-        """Keep the log-probabilities of all pairs under the parameters as they are, ``batch`` pairs at a time."""
+        """Keep the log-probabilities of all pairs under the current parameters, ``batch`` pairs at a time."""
         place = self._places()
         self._logprobs = np.zeros((len(place), 2), np.float32)
         of_agents = [[pair for pair in self._pool.pairs if pair.winner[0].agent == a] for a in self._agents]
@@ -52,7 +52,7 @@ class Reference:
             files.atomic_write_text(self._folder / NAME, text)
 
     def of(self, drawn: dpo.Drawn, made: Forest) -> list[np.ndarray]:
-        """The kept log-probabilities of winners and losers of drawn pairs, float32 (P_i, 2) for each agent."""
+        """The kept log-probabilities of drawn pairs, winner first, float32 (P_i, 2) for each agent."""
         place = self._places()
         return [self._logprobs[[place[id(pair)] for pair in pairs]].reshape(-1, 2) for pairs in drawn]
 
@@ -67,9 +67,9 @@ class Reference:
         yield
 
     def restore(self, step: int) -> None:
-        """Restore it, if the stage began in one of the first ``step`` iterations; the pool is restored before.
+        """Restore it if the stage began in one of the first ``step`` iterations; restore the pool first.
 
-        UserError if it is missing then, cannot be read, or is of other pairs than the pool's.
+        UserError if it is then missing, cannot be read, or belongs to other pairs than the pool's.
         """
         self._logprobs = None
         path = self._folder / NAME
@@ -85,7 +85,7 @@ class Reference:
             begins_at, logprobs = int(kept["begins_at"]), np.array(kept["logprobs"], np.float32)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
-        if begins_at >= step:  # that iteration is done again
+        if begins_at >= step:  # that iteration is repeated
             return
         if logprobs.shape != (self._pool.size, 2):
             raise UserError(

@@ -26,7 +26,7 @@ def pair_loss(values_BK, targets, used_B) -> losses.SumCount:
 
 
 def joint_text(turns: Iterable[Turn]) -> np.ndarray:
-    """Tokens that the model reads of a joint answer: each agent's prompt and reply, one after the other."""
+    """Tokens that the model reads for a joint answer: each agent's prompt and reply, concatenated."""
     return np.concatenate([part for turn in turns for part in (turn.prompt, turn.completion)])
 
 
@@ -39,7 +39,7 @@ class RewardModel:
       pool: the pairs to learn from.
       batch: number of pairs in an update.
       updates: number of updates in a fit.
-      rows: number of pairs in a micro-batch, of each part that a mesh cuts them into.
+      rows: number of pairs in a micro-batch, per part of a mesh.
       loss: of the scores of winners and losers, as `pair_loss`.
       metric: name of the loss in the metrics.
     """
@@ -74,7 +74,7 @@ class RewardModel:
         """Reset the model, and train it on pairs that the pool draws for each update.
 
         Returns:
-          ``metric``, the mean over all updates of the loss, of Bradley and Terry's log 2 if undecided.
+          ``metric``, the mean over all updates of the loss; Bradley and Terry's is log 2 if undecided.
 
         Raises:
           ValueError: if the pool holds no pair.
@@ -120,12 +120,12 @@ class RewardModel:
 
 
 def agreement(forest: Forest, scores_J: np.ndarray) -> dict[str, float]:
-    """Measure how well scores rank joint answers to one item as their rewards do.
+    """Measure how well the order of scores agrees with that of rewards, among joint answers to one item.
 
     Returns:
       ``reward_model/accuracy``, the share of pairs with different rewards whose scores are in the same order,
-      and ``reward_model/correlation``, Spearman's, mean over items. Both are missing where all rewards
-      of each item are equal, the latter also where all scores are.
+      and ``reward_model/correlation``, Spearman's, mean over items. Both are missing where all rewards of
+      each item are equal, the latter also where all scores are equal.
     """
     totals_J, item_J = forest.totals(), np.array([joint.item for joint in forest.joints], np.int32)
     better_JJ = (totals_J[:, None] > totals_J[None]) & (item_J[:, None] == item_J[None])

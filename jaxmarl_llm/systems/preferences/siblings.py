@@ -1,8 +1,8 @@
-"""Pairs of siblings: turns of one agent under one prompt, of which one is worth more than the other.
+"""Pairs of siblings: turns of one agent under one prompt, one of which has a higher value than the other.
 
-The value of a turn is the mean reward of the joint answers through it: of a leaf of a tree its reward, of an inner
-node the mean of its children's values (where each has equally many), which is the mean backup of MALT
-(arXiv 2412.01928). Siblings have the same parent, so that what came before does not count; several samples of the
+The value of a turn is the mean reward of the joint answers through it. For a leaf of a tree it is its reward,
+for an inner node the mean of its children's values (where each has equally many); this is the mean backup of
+MALT (arXiv 2412.01928). Siblings have the same parent, so earlier turns do not count; several samples of the
 first prompt are siblings too.
 """
 
@@ -18,7 +18,7 @@ from jaxmarl_llm.tasks.judgement import Judgement
 
 
 def labels_of(values_R: np.ndarray, threshold: float) -> np.ndarray:
-    """Labels of turns from their values: 1 above ``threshold``, else 0, NaN without a value; float32 (turns,).
+    """Labels of turns from their values: 1 above ``threshold``, else 0, NaN without value; float32 (turns,).
 
     >>> labels_of(np.array([0.75, 0.5, np.nan]), 0.5).tolist()
     [1.0, 0.0, nan]
@@ -34,11 +34,11 @@ def pairs_of(
     selection: str = "gap",
     threshold: float | None = None,
 ) -> list[Pair]:
-    """Pairs of siblings with different labels, request by request; the rewards of a pair are the turns' values.
+    """Pairs of siblings with different labels, request by request; a pair's rewards are the turns' values.
 
     Args:
-      forest: turns, and joint answers that lead through them; an item needs a ``task_id``. Turns without a value
-        (no reward applies, `Turn.extra`) are left out.
+      forest: turns, and joint answers that lead through them; an item needs a ``task_id``. Turns without a
+        value (no reward applies, `Turn.extra`) are left out.
       random: generator that ``selection="random"`` draws from.
       most: number of pairs to keep of each request; 0 keeps all.
       selection: as of `pairs.pairs_of`, by the difference of values.
@@ -61,7 +61,7 @@ def pairs_by_label(
     most: int,
     selection: str,
 ) -> list[Pair]:
-    """`pairs_of` for any values and labels of the turns; NaN: in no pair."""
+    """`pairs_of` for any values and labels of the turns; a turn with NaN is in no pair."""
     requests: dict[int, list[int]] = {}
     for turn in forest.turns:
         requests.setdefault(turn.request, []).append(turn.id)

@@ -1,7 +1,7 @@
 """Log-probabilities of completions under parameters other than those that sampled them.
 
-Replayed answers must be scored again, and answers under a reference policy too: the log-probabilities of the
-sampler are not those of the current policy. Prompts and completions are read as the update reads them,
+Replayed answers must be scored again, and so must answers under a reference policy: the log-probabilities of
+the sampler are not those of the current policy. Prompts and completions are read as the update reads them,
 without gradients.
 """
 
@@ -34,10 +34,10 @@ def of_forest(
     """Log-probabilities (L',) in nats of the tokens of every turn, by id.
 
     Args:
-      forest: the turns; those that nobody learns from (`Turn.extra`) are not scored.
+      forest: the turns; those from which no agent learns (`Turn.extra`) are not scored.
       team, trainables: the policies: parameters by position in ``team.members``.
       sampling: temperature and truncation.
-      reference: score under the reference policies instead: those that the team began with.
+      reference: score under the reference policies instead, with which the team began.
 
     Raises:
       ValueError: for an agent that is not a local model, or a reference that the team does not hold
@@ -58,13 +58,13 @@ def of_forest(
             for agent, scores_RL in zip(stack.agents, scores_NRL, strict=True):
                 for turn, scores_L in zip(
                     next(places[agent]), scores_RL, strict=False
-                ):  # rows that fill up come last
+                ):  # padding rows come last
                     logprobs[turn.id] = scores_L[: len(turn.completion)]
     return logprobs
 
 
 def _by_stage(forest: Forest, agent: str) -> list[list[Turn]]:
-    """The agent's turns in the order of `collate`'s batches: one of each stage that it has a part in."""
+    """The agent's turns in the order of `collate`'s batches: one batch per stage in which it takes part."""
     own = [turn for turn in forest.turns if turn.agent == agent and not turn.extra]
     by_stage = [[turn for turn in own if turn.stage == stage] for stage in collate.stages(forest)]
     return [turns for turns in by_stage if turns]
@@ -74,10 +74,10 @@ def _by_stage(forest: Forest, agent: str) -> list[list[Turn]]:
 def of_batch(
     stack, sampling: SamplingParams, base, trainable, batch: Batch, *, reference: bool = False
 ) -> jax.Array:
-    """Log-probabilities (N, R, L) of a batch's completions; entries beyond a length mean nothing.
+    """Log-probabilities (N, R, L) of a batch's completions; entries beyond a length are meaningless.
 
     With ``reference`` they are those of the reference policy, and ``trainable`` are its parameters, None for
-    the base. Prompts are scored one after the other, each with its samples, so that little memory is needed.
+    the base. Prompts are scored one after the other, each with its samples, to save memory.
     """
     variables, axes = stack.bind_reference(base, trainable) if reference else stack.bind(base, trainable)
     shared = batch.shared
