@@ -47,9 +47,7 @@ def with_numbers(step: Step, agents: Sequence[str], name: str, where: str) -> St
             f"{name}: local of the step at {where} is {step.local!r:.80}; expected a dict of numbers by agent"
         )
     if others := [agent for agent in step.local if agent not in agents]:
-        raise UserError(
-            f"{name}: there is a reward of {others[0]!r} at {where}; its agents are {agents!r}"
-        )
+        raise UserError(f"{name}: there is a reward of {others[0]!r} at {where}; its agents are {agents!r}")
     local = {
         agent: finite_number(own, f"{name}: the reward of {agent!r} at {where}")
         for agent, own in step.local.items()
