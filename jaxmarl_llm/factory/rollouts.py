@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from jaxmarl_llm import rollout
 from jaxmarl_llm.forest import Forest, Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols import Episode, Protocol, item_name
-from jaxmarl_llm.protocols.exchange import FIELD
+from jaxmarl_llm.protocols import Episode, Protocol
 from jaxmarl_llm.rollout import overlapping
 from jaxmarl_llm.utils import host_memory
-from jaxmarl_llm.utils.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,17 +32,9 @@ class RoomForPrograms:
 
 
 def run(protocol: Protocol, *args, parts: int = 1, **options) -> Forest:
-    """`rollout.run` of the protocol `RoomForPrograms`; in several ``parts`` see `overlapping.in_parts`.
-
-    UserError, beside its errors, for an item that nobody has answered.
-    """
+    """`rollout.run` of the protocol `RoomForPrograms`; in several ``parts`` see `overlapping.in_parts`."""
     own = functools.partial(rollout.run, RoomForPrograms(protocol), *args)
     if parts == 1:
-        forest = own(**options)
-    else:
-        cut = {name: options.pop(name) for name in ("item_ids", "key", "timer")}
-        forest = overlapping.in_parts(functools.partial(own, **options), parts, **cut)
-    judged = {joint.item for joint in forest.joints}
-    if left := [item_name(item) for i, item in enumerate(forest.items) if i not in judged]:
-        raise UserError(f"{FIELD}: it ended without a joint answer to {left[0]}; observe gives its nodes")
-    return forest
+        return own(**options)
+    cut = {name: options.pop(name) for name in ("item_ids", "key", "timer")}
+    return overlapping.in_parts(functools.partial(own, **options), parts, **cut)

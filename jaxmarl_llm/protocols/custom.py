@@ -9,8 +9,13 @@ A class, or a function that returns a `Protocol`, is called with the whole confi
 in every iteration; the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmarl_llm.forest import Node, SpeakRequest, Turn
 from jaxmarl_llm.protocols.exchange import FIELD
-from jaxmarl_llm.protocols.types import Protocol
+from jaxmarl_llm.protocols.types import Episode, Protocol, item_name
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
@@ -32,4 +37,42 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
         raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
-    return protocol
+    return CustomProtocol(protocol)
+
+
+class CustomProtocol:
+    """A protocol of the user's own: UserCodeError if it raises, UserError if it ends without an answer to an item."""
+
+    def __init__(self, protocol: Protocol):
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._protocol, name)
+
+    def step(self, state: Episode) -> list[SpeakRequest]:
+        """The protocol's own requests."""
+        requests = self._call("step", state)
+        judged = {joint.item for joint in state.joints}
+        left = [item_name(item) for i, item in enumerate(state.items) if i not in judged]
+        if state.turns and left and isinstance(requests, Sequence) and not requests:
+            raise UserError(f"{FIELD}: it ended without a joint answer to {left[0]}; observe gives its nodes")
+        return requests
+
+    def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
+        """The protocol's own nodes."""
+        return self._call("observe", state, turns)
+
+    def _call(self, method: str, state: Episode, *more: Any) -> Any:
+        """The result of a method; a generator or an iterator has run to its end."""
+        try:
+            given = getattr(self._protocol, method)(state, *more)
+            return list(given) if inspect.isgenerator(given) else given
+        except UserError:
+            raise
+        except dotted.RAISED as error:
+            if not dotted.raised_by_user(error):  # a bug of this package keeps its traceback
+                raise
+            number = state.turns[-1].step + 1 if state.turns else 0
+            names = ", ".join(dict.fromkeys(map(item_name, state.items)))
+            where = f"{FIELD}: {method} raised after {number} steps about {names}"
+            raise dotted.UserCodeError(f"{where} ({dotted.reason(error)})") from error

@@ -24,7 +24,7 @@ def next_requests(
 ) -> list[SpeakRequest]:
     """The next requests of a protocol; ``agents``: those that can be requested, None: any.
 
-    UserCodeError if the user's code raises; UserError unless it is a list of requests that can be answered.
+    UserError unless it is a list of requests that can be answered.
     """
     requests = _list("step", protocol.step, state)
     if not requests and state.items and not state.turns:
@@ -42,7 +42,7 @@ def completed_nodes(
 ) -> list[Node]:
     """The nodes that ``turns`` complete, by the protocol; ``agents``: who can be in one, None: any.
 
-    UserCodeError if the user's code raises; UserError unless it is a list of nodes of this episode.
+    UserError unless it is a list of nodes of this episode.
     """
     nodes = _list("observe", protocol.observe, state, turns)
     for node in nodes:
@@ -53,27 +53,14 @@ def completed_nodes(
 
 def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
     """The result of a method of a protocol, as a list."""
-    number = state.turns[-1].step + 1 if state.turns else 0
-    try:
-        given = method(state, *more)
-        values = dotted.listed(given)
-    except UserError:
-        raise
-    except dotted.RAISED as error:
-        if not dotted.raised_by_user(error):  # a bug of this package keeps its traceback
-            raise
-        where = f"{FIELD}: {name} raised after {number} steps about {_names(state)}"
-        raise dotted.UserCodeError(f"{where} ({dotted.reason(error)})") from error
+    given = method(state, *more)
+    values = dotted.listed(given)
     if values is None:
         kind = "SpeakRequest" if name == "step" else "Node"
         raise UserError(
             f"{FIELD}: {name} gave {given!r:.80}; expected a list, empty or with a {kind} in each place"
         )
     return values
-
-
-def _names(state: Episode) -> str:
-    return ", ".join(dict.fromkeys(map(item_name, state.items)))
 
 
 def _of_request(request: Any, state: Episode, agents: Collection[str] | None) -> str:

@@ -9,6 +9,7 @@ from tiny_rollouts import ITEM_IDS, KEY, PARAMS, built, run, total
 
 from jaxmarl_llm.factory import rollouts
 from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.protocols.custom import CustomProtocol
 from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.rollout.scoring import TaskScorer
 from jaxmarl_llm.utils.dotted import UserCodeError
@@ -27,7 +28,7 @@ def own(step=lambda requests: requests, observe=lambda nodes: nodes):
         def observe(self, state, turns):
             return observe(inner.observe(state, turns))
 
-    return Own()
+    return CustomProtocol(Own())
 
 
 def each(**changes):
