@@ -1,4 +1,4 @@
-"""Load coding problems: the starter set, HumanEval, installed packages, JSONL files; and select a split's."""
+"""Load coding problems (starter set, HumanEval, installed packages, JSONL files) and select a split."""
 
 from __future__ import annotations
 
