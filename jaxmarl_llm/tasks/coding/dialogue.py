@@ -125,7 +125,7 @@ def _place(text: str, line: int, column: int) -> int:
     """The index of a place of Python code in its text."""
     lines = re.split(
         r"(?<=\n)|(?<=\r)(?!\n)", text
-    )  # not splitlines, which has more line ends than Python
+    )  # not splitlines, which also splits at ends that Python does not
     return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
 
