@@ -28,7 +28,7 @@ class Parameters(NamedTuple):
 
 
 class _Object(NamedTuple):
-    """An object's schema with all that it refers to and combines; ``rest``: what agents read of other names."""
+    """An object's schema with all that it refers to and combines; ``rest``: what agents read of others."""
 
     properties: dict[str, Any]
     required: frozenset[str]
