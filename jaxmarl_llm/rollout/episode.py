@@ -270,7 +270,7 @@ def _message(state: Episode, scorer: TaskScorer, i: int) -> np.ndarray:
 
 
 def _widths(state: Episode, written: Mapping[int, np.ndarray], least: dict[str, int]) -> dict[str, int]:
-    """Room for each agent's answers, by turn: ``least`` tokens, doubled for texts in bytes or several turns."""
+    """Room for each agent's answers, by turn: ``least`` tokens, doubled for bytes or several turns."""
     widths = dict(least)
     for i, ids in written.items():
         while widths[state.turns[i].agent] < len(ids):

@@ -95,7 +95,7 @@ def without_end(tokenizer, completion: np.ndarray) -> list[int]:
 def _continued_ids(
     tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
 ) -> tuple[list[int], int] | None:
-    """Ids of a request's chat that begin with those of an earlier prompt and its answer, and that prompt's cut."""
+    """Ids of a request's chat, beginning with an earlier prompt and answer, and that prompt's cut."""
     if continued is None:
         return None
     earlier, turn = continued
