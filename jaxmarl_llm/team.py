@@ -40,8 +40,7 @@ class Stack:
       adapter_scale: alpha / rank in ``adapters`` mode.
       stops: texts that end a completion as an EOS does.
       sampler: the module used to draw completions (see `decode`): its dtype, and whether its layers are
-        separate;
-        None: ``policy``.
+        separate; None: ``policy``.
       layout: placement of its arrays.
       leaves_rows: whether sampling continues with only the unfinished rows once most have ended, see
         `on_platform`.

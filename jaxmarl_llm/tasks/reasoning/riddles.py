@@ -117,12 +117,11 @@ class Repeater:
 
 
 def hesitant(item: ReasoningItem) -> list[dict[str, str]]:
-    """Chains for ``lock3``: in 60 % each, the second agent gives its key and the third the second's word.
+    """Chains for ``lock3``: the second agent gives its key, the third the second's word, in 60 % each.
 
     A demonstration function for ``sft.source``, for the agents generator, verifier and refiner. In the other cases they
     give one of the other two words; the generator gives all words equally often. Such a team is right in 44 %
-    of the
-    cases: .6 x .6 + .4 x .2.
+    of the cases: .6 x .6 + .4 x .2.
     """
     key = _CLUE.search(item.clues[1]).group(1)
 
