@@ -3,8 +3,7 @@
 All agents of all methods, in a team or alone, read the same: the instruction, the worked examples
 (`EXAMPLES`, whole problems), the whole problem, and the header of the function to write. Only the sentence
 about the agent's role and the answers to the worked examples differ. A test checks this, so that methods can
-be
-compared: no agent gets a part of the problem, or a line of the answer, that another agent does not get.
+be compared: no agent gets a part of the problem, or a line of the answer, that another agent does not get.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ agent can do either step, the team fails half of the time until it has a convent
 The answers to both are made by code from the canonical solutions of coding problems (`forms`). The judge runs
 every answer with the partner's answer, and with the reference partner of each convention. So it is known
 which convention an answer follows, whatever the partner's answer is. It also runs it with partners that
-contribute
-nothing: an agent that does both steps alone, or whichever step is missing, needs no convention. A team earns
-a reward only for a convention that both agents follow.
+contribute nothing: an agent that does both steps alone, or whichever step is missing, needs no convention. A
+team earns a reward only for a convention that both agents follow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """BabyAI levels (package `minigrid`, arXiv 1810.08272) as a world for one agent, which sees what is ahead.
 
 ``task.source=jaxmarl_llm.tasks.worlds.babyai:go_to_red_ball`` and similar names. The package is imported when
-a world is
-made: `pip install minigrid==3.2.0`, or the extra `babyai`. Its environments hold the state of their episode, so each
-step plays the episode again from its seed (`parallel`).
+a world is made: `pip install minigrid==3.2.0`, or the extra `babyai`. Its environments hold the state of
+their episode, so each step plays the episode again from its seed (`parallel`).
 """
 
 import functools

@@ -1,9 +1,8 @@
 """Overcooked of the package `jaxmarl` as a world: two cooks, who see the whole kitchen (arXiv 1910.05789).
 
 ``task.source=jaxmarl_llm.tasks.worlds.overcooked:cramped_room`` and similar names. The package is imported
-when a world is
-made: `pip install jaxmarl==0.2.0`, or the extra `overcooked`. Its environments are functions of states, like
-  worlds.
+when a world is made: `pip install jaxmarl==0.2.0`, or the extra `overcooked`. Its environments are functions
+of states, like worlds.
 """
 
 import functools
