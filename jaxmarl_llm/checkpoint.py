@@ -1,9 +1,9 @@
 """Checkpoints of a run: every agent's parameters and optimizer state, and the run's metadata, as Orbax items.
 
-A step folder holds ``agent_<name>`` (parameters) and ``optimizer_<name>`` (optimizer state, update count) for
-every agent that learns, and ``meta`` (JSON). ``best/`` holds the parameters of the best evaluation so far in
-the same form. Items have no agent axis, so that each can be restored alone, into another team or onto
-another mesh. A step is written to a temporary folder and renamed when it is complete.
+A step folder has ``agent_<name>`` (parameters) and ``optimizer_<name>`` (optimizer state, update count) for
+every agent that learns, and ``meta`` (JSON). ``best/`` has the parameters of the best evaluation so far in
+the same form. Items have no agent axis, so each can be restored alone, into another team or onto another
+mesh. A step is written to a temporary folder and renamed when it is complete.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from jaxmarl_llm.utils import agent_axis, formats, repeated_errors
 from jaxmarl_llm.utils.errors import StorageError, UserError
 from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
-# What Orbax keeps about a save that goes on is shared by all that a process saves: of several runs in threads
-# of their own one saves at a time. These are the managers that save, and the thread that each is used by.
+# Orbax's state during a save is shared by all saves of a process, so if several runs have their own threads,
+# only one saves at a time. These are the managers that save, and the thread that uses each.
 _ONE_AT_A_TIME = threading.Lock()
 _SAVING: dict[ocp.CheckpointManager, int] = {}
 
@@ -39,19 +39,19 @@ repeated_errors.leave_out()
 
 
 class DamagedError(UserError):
-    """A checkpoint whose files are missing, cut off or changed."""
+    """A checkpoint whose files are missing, truncated or changed."""
 
 
 class Checkpointer:
     """Writes the checkpoints of one run; a context manager that finishes the last save when it closes.
 
-    Saving returns once the values have come from the devices to the host, which holds them once; the files are
-    written meanwhile. If that fails, the next call of any method raises OSError, earlier checkpoints stay as they
-    are, and saving can go on.
+    Saving returns once the values are copied from the devices to the host, which holds one copy; the files
+    are written in the background. If that fails, the next call of any method raises OSError; earlier
+    checkpoints are unchanged, and saving can continue.
 
     Args:
       folder: created if needed.
-      keep: how many steps stay on disk, at least 1; the best one is kept besides.
+      keep: how many steps stay on disk, at least 1; the best one is kept in addition.
     """
 
     def __init__(self, folder, keep: int = 2):
@@ -68,7 +68,7 @@ class Checkpointer:
         self.close()
 
     def save(self, step: int, states: States, team: Team, meta: dict) -> None:
-        """Save all that is needed to continue after iteration ``step``; a step saved already is not changed.
+        """Save all that is needed to continue after iteration ``step``; an already saved step is not changed.
 
         Args:
           step: iterations done, more than at any earlier save.
@@ -90,9 +90,9 @@ class Checkpointer:
             self._write(self.folder, step, saved, _meta(step, team, meta))
 
     def save_best(self, step: int, states: States, team: Team, meta: dict) -> None:
-        """Keep the parameters after iteration ``step`` in place of the earlier best; see `save`."""
+        """Keep the parameters after iteration ``step`` instead of the earlier best; see `save`."""
         self.wait()
-        # Numbered by a count: a run resumed from before its best may find its next best at an earlier step.
+        # Numbered by a count: a run resumed from before its best may have its next best at an earlier step.
         count = max(saved_steps(self.folder / BEST), default=-1) + 1
         items = _items(team, {i: state.trainable for i, state in states.items()})
         saved = {_item("agent", agent): trainable for (_, agent), trainable in items.items()}
@@ -104,20 +104,20 @@ class Checkpointer:
         return max(saved_steps(self.folder), default=None)
 
     def restore(self, which, team: Team, states: States, agents: Sequence[str] | None = None):
-        """Put saved agents into ``states``: values from the checkpoint, dtype and sharding from ``states``.
+        """Restore agents into ``states``: values from the checkpoint, dtype and sharding from ``states``.
 
         Args:
           which: a step or ``latest``.
           team: the team the states belong to.
-          states: as in `save`; arrays are donated, `jax.ShapeDtypeStruct` with shardings will do as well.
-          agents: the ones to restore, the others stay as they are; None means all, and that the checkpoint
-            must hold exactly this team.
+          states: as in `save`; arrays are donated, `jax.ShapeDtypeStruct` with shardings are also accepted.
+          agents: the agents to restore; others stay unchanged. None means all, and requires that the
+            checkpoint has exactly this team.
 
         Returns:
           The new states and the metadata.
 
         Raises:
-          ValueError: for a checkpoint that is missing, damaged or of another team (agents, model, rank, ...).
+          ValueError: if the checkpoint is missing, damaged or of another team (agents, model, rank, ...).
         """
         self.wait()
         if which == BEST:
@@ -163,7 +163,7 @@ class Checkpointer:
             if place not in self._managers:
                 options = ocp.CheckpointManagerOptions(
                     preservation_policy=ocp.checkpoint_managers.LatestN(self._keep[place]),
-                    cleanup_tmp_directories=True,  # what an earlier process left half written
+                    cleanup_tmp_directories=True,  # incomplete files of an earlier process
                 )
                 self._managers[place] = ocp.CheckpointManager(place, options=options)
             _SAVING[self._managers[place]] = threading.get_ident()
@@ -171,9 +171,9 @@ class Checkpointer:
 
     @contextlib.contextmanager
     def _reporting(self, place: pathlib.Path):
-        """Turn a failed save into one OSError, and drop the manager, which would raise it again every time.
+        """Turn a failed save into one OSError, and drop the manager, which would raise it on every call.
 
-        Errors that are not about files (a device out of memory, a mistake in a program) stay what they are.
+        Errors that are not about files (a device out of memory, a bug) stay unchanged.
         """
         try:
             yield
@@ -190,7 +190,7 @@ class Checkpointer:
 
 
 def _wait_for_other_threads() -> None:
-    """Block until what other threads save is on disk; an error is theirs, and comes again when they wait."""
+    """Block until other threads' saves are on disk; their errors are raised again when they wait."""
     for manager, thread in list(_SAVING.items()):
         if thread != threading.get_ident():
             with contextlib.suppress(Exception):
@@ -224,8 +224,8 @@ def restore_team(
 ) -> tuple[Team, dict]:
     """The team with saved parameters, for evaluation and export, and the checkpoint's metadata.
 
-    ``which`` as in `read_meta`, the rest and the errors as in `Checkpointer.restore`. The arrays of
-    ``team`` stay valid. ``names``: the names of ``agents`` in the checkpoint, where they differ.
+    ``which`` as in `read_meta`, the rest and the errors as in `Checkpointer.restore`. The arrays of ``team``
+    stay valid. ``names``: the names of ``agents`` in the checkpoint, if they differ.
     """
     meta, names = read_meta(folder, which), dict(names or {})
     saved = renamed(meta["agents"], agents or team.agents, names, f"{folder}: the checkpoint")
@@ -268,7 +268,7 @@ def _is_whole(path: pathlib.Path, names) -> bool:
             reader.restore(path, args=ocp.args.Composite(meta=ocp.args.JsonRestore(), **args))
     except PermissionError:
         return True
-    except Exception:  # noqa: BLE001 - whatever Orbax makes of damaged files
+    except Exception:  # noqa: BLE001 - any error that Orbax raises for damaged files
         return False
     return True
 
@@ -282,7 +282,7 @@ def _learners(team: Team, agents):
 
 
 def _items(team: Team, trees: dict[int, Any]) -> dict[tuple[int, str], Any]:
-    """Each agent's part of the trees of the members that learn, by the member's position and its name."""
+    """Each agent's slice of the learning members' trees, by the member's position and the agent's name."""
     names = {i: team.members[i].stack.agents for i in trees}
     parts = {i: agent_axis.apart(tree, len(names[i])) for i, tree in trees.items()}
     return {(i, name): parts[i][n] for i in trees for n, name in enumerate(names[i])}

@@ -1,9 +1,9 @@
-"""A team: named agents, grouped into stacks of one architecture that share every compiled program.
+"""A team: named agents, grouped into stacks of one architecture that share all compiled programs.
 
-To the user a team is a dict keyed by agent name; inside, agents with the same model form a `Stack` whose
-arrays carry a leading agent axis N. In ``adapters`` mode the base exists once and only the low-rank adapters
-are per agent; in ``full`` mode every agent has its own copy; ``frozen`` agents answer but never learn, and
-neither do ``remote`` ones, whose texts come from an `experts.Expert`.
+To the user a team is a dict by agent name. Inside, agents with the same model form a `Stack`, whose arrays
+have a leading agent axis N. In ``adapters`` mode the base model exists once and only the low-rank adapters
+are per agent; in ``full`` mode every agent has its own copy. ``frozen`` agents answer but never learn;
+neither do ``remote`` agents, whose texts come from an `experts.Expert`.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import LoadedModel
 
 MODES = ("adapters", "full", "frozen")
-REMOTE = "remote"  # mode of agents that are no local models
+REMOTE = "remote"  # mode of agents that are not local models
 
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """The static, hashable part of a group of agents, for which a program is compiled.
+    """The static, hashable part of a group of agents; programs are compiled for it.
 
     Attributes:
       agents: names, in the order of the agent axis.
@@ -39,10 +39,11 @@ class Stack:
       mode: one of `MODES`, or `REMOTE`.
       adapter_scale: alpha / rank in ``adapters`` mode.
       stops: texts that end a completion as an EOS does.
-      sampler: the module as it draws completions (see `decode`): its dtype, and whether layers are apart;
-        None: as ``policy``.
-      layout: where its arrays are placed.
-      leaves_rows: whether sampling goes on with the unfinished rows alone once most have ended, see `on_platform`.
+      sampler: the module used to draw completions (see `decode`): its dtype, and whether its layers are
+        separate; None: ``policy``.
+      layout: placement of its arrays.
+      leaves_rows: whether sampling continues with only the unfinished rows once most have ended, see
+        `on_platform`.
     """
 
     agents: tuple[str, ...]
@@ -70,7 +71,7 @@ class Stack:
         return base, None
 
     def subset(self, agents: tuple[str, ...], trainable: Any) -> tuple["Stack", Any]:
-        """The stack of some of its agents, in the order of the stack, and their part of the parameters."""
+        """The stack of some of its agents, in the order of the stack, and their slice of the parameters."""
         if agents == self.agents:
             return self, trainable
         index = jnp.array([self.agents.index(agent) for agent in agents])
@@ -81,27 +82,27 @@ class Stack:
         """Variables of the reference policy and their ``vmap`` axes over the agents.
 
         It is the base with adapters off, shared by all agents; or, with ``reference``, the initial parameters
-        of the team (leading axis N), these on the base.
+        of the team (leading axis N) applied on the base.
         """
         return (base, None) if reference is None else self.bind(base, reference)
 
 
 def on_platform(stack: Stack, platform: str, base_quantised: bool = False) -> Stack:
-    """The stack as its sampler is to run on a platform (`jax.Device.platform`).
+    """The stack with its sampler adapted to a platform (`jax.Device.platform`).
 
-    A CPU copies a layer out of stacked arrays at every token. A TPU's compiler reads it in place, and compiles the
-    scan over layers faster; a GPU's may copy, and launches the kernels of a loop one by one. A CPU multiplies few rows
-    faster with kernels the other way round (`policy.dense.Product`), which costs nothing where layers are taken apart
-    anyway. There a row less is work less; elsewhere a step takes as long as reading the weights does, and the loops of
-    fewer rows would be compiled, and the prompts' keys copied, for nothing.
+    A CPU copies a layer out of stacked arrays at every token. A TPU's compiler reads it in place and compiles
+    the scan over layers faster; a GPU's compiler may copy it, and launches a loop's kernels one by one. For
+    few rows a CPU multiplies faster with transposed kernels (`policy.dense.Product`), which cost nothing if
+    layers are separate anyway. On a CPU fewer rows are less work. Elsewhere a step takes as long as reading
+    the weights, so loops with fewer rows would only cost compilation and copies of the prompts' keys.
 
-    Layers of a quantised base stay stacked everywhere: with layers apart XLA has the weights of all of them in full at
-    the same time, while from a stack each is read and dequantised at once.
+    Layers of a quantised base always stay stacked: with separate layers XLA holds the dequantised weights of
+    all layers at the same time, while from a stack it reads and dequantises each layer when needed.
     """
     apart = platform in ("cpu", "gpu") and not base_quantised
     turned = (
         apart and platform == "cpu" and stack.layout.mesh is None
-    )  # a mesh cuts kernels as the policy has them
+    )  # a mesh shards kernels in the policy's layout
     product = Product.TURNED if turned else Product.ROWS_FIRST
     sampler = (stack.sampler or stack.policy).clone(apart=apart, product=product)
     return dataclasses.replace(stack, sampler=sampler, leaves_rows=platform == "cpu")
@@ -112,11 +113,10 @@ class Member:
     """A stack with its arrays and its host-side tokenizer.
 
     ``base`` holds frozen Linen variables (None in ``full`` mode without a reference), ``trainable`` the
-    per-agent tree with a leading axis N (None when frozen). A ``remote`` one has neither: its texts
-    come from ``expert``, which may be None if no texts are needed. ``reference`` are the parameters of the
-    reference policy, with a leading axis N, of a team that began with those of another run; None: the base.
-    ``generate`` draws completions in place of `sampling.generate`, with the same arguments: that of several
-    runs which draw together.
+    per-agent tree with a leading axis N (None when frozen). A ``remote`` member has neither: its texts come
+    from ``expert``, which may be None if no texts are needed. ``reference``: the reference policy's
+    parameters, with a leading axis N, if the team started from another run's; None: the base. ``generate``
+    replaces `sampling.generate`, with the same arguments, for several runs that draw together.
     """
 
     stack: Stack
@@ -130,7 +130,7 @@ class Member:
 
     @property
     def remote(self) -> bool:
-        """Whether its agents are behind an endpoint instead of local models."""
+        """Whether its agents are behind an endpoint, not local models."""
         return self.stack.mode == REMOTE
 
     def agent_variables(self, agent: str) -> dict:
@@ -167,7 +167,7 @@ class Team:
         return Team(members)
 
     def require_local(self, feature: str) -> None:
-        """Raise ValueError for the first agent that is no local model, naming the feature that needs one."""
+        """Raise ValueError for the first agent that is not a local model, naming the feature."""
         for member in self.members:
             if member.remote:
                 agent, name = member.stack.agents[0], member.model_name
@@ -175,7 +175,7 @@ class Team:
 
 
 def copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
-    """Copy a tree for every agent, with a leading agent axis, in this dtype."""
+    """Copy a tree for every agent, with a leading agent axis, in the given dtype."""
     params = dtypes.cast(params, dtype)
     if layout.mesh is not None:
         return layout.place(params, copies=agents)
@@ -185,7 +185,7 @@ def copies(params: Any, agents: int, layout: Layout, dtype) -> Any:
 def attending(
     policy, sampling_dtype, implementation: str, device: jax.Device, layout: Layout = ONE_DEVICE
 ) -> tuple:
-    """The policy, and its sampler with another dtype, with the kernels of a device; see `policy.fused.choice`."""
+    """The policy and its sampler in another dtype, with a device's kernels; see `policy.fused.choice`."""
     choose = functools.partial(choice.choose, implementation, policy.config, device=device, mesh=layout.mesh)
     policy = policy.clone(kernel=choose(policy.dtype))
     if sampling_dtype == policy.dtype:
@@ -213,23 +213,23 @@ def build(
     """Group agents by model and give them parameters.
 
     Args:
-      models: loaded models by name; with a mesh their parameters may be on the host or in files, and best are.
+      models: loaded models by name; with a mesh, their parameters are best on the host or in files.
       agent_models: agent name -> model name, in the order the agents are listed.
       key: random key for the adapters.
       mode: one of `MODES`, for every agent.
       rank, alpha, targets: see `adapters.init`; the addition is scaled by alpha / rank.
-      keep_reference: in ``full`` mode, hold the initial parameters too, for a KL term.
-      param_dtype: of the parameters that learn; the base stays as it is.
+      keep_reference: in ``full`` mode, also keep the initial parameters, for a KL term.
+      param_dtype: dtype of the trained parameters; the base keeps its own.
       stop: texts that end a completion as an EOS does; their tokens count and are trained.
-      sampling_dtype: of weights and computation while completions are drawn; None: as the policy computes.
-      layout: where the arrays are placed; every stack gets its own by number of agents and heads.
-      experts: by model name, the `experts.Expert` that answers in place of a model; None for one that is not
-        needed, for example where only local agents are exported.
-      attention: what attends, see `policy.fused.choice.choose`.
+      sampling_dtype: dtype of weights and computation while sampling; None: the policy's dtype.
+      layout: placement of the arrays; each stack gets its own by number of agents and heads.
+      experts: by model name, the `experts.Expert` that answers instead of a model; None if it is not needed,
+        for example if only local agents are exported.
+      attention: attention implementation, see `policy.fused.choice.choose`.
 
     Raises:
       ValueError: for an unknown mode, an empty team, an unknown model or one without a tokenizer, and a quantised
-        one of which agents are to learn copies.
+        model if agents should train copies of it.
     """
     if mode not in MODES:
         raise UserError(f"team.mode={mode!r} is not one of {MODES}")
@@ -264,7 +264,7 @@ def build(
 
 
 def _remote_member(name: str, agents: tuple[str, ...], expert) -> Member:
-    """The agents that an expert speaks for."""
+    """The agents that an expert answers for."""
     tokenizer = ByteTokenizer()
     return Member(Stack(agents, None, tokenizer.eos_ids, REMOTE), None, None, tokenizer, name, expert)
 

@@ -1,4 +1,4 @@
-"""Evaluate a team: judge its joint answers to some items, sampled and greedy."""
+"""Evaluate a team: judge its sampled and greedy joint answers to some items."""
 
 import functools
 import math
@@ -36,7 +36,7 @@ class Evaluations(NamedTuple):
     seconds: float
 
     def speed(self) -> dict[str, float]:
-        """Completion tokens drawn per second and seconds per joint answer; compiling and judging included."""
+        """Completion tokens per second and seconds per joint answer, including compiling and judging."""
         drawn = [tokens for each in (self.sampled, self.greedy) for row in each.tokens_BG for tokens in row]
         return {
             "tokens_per_s": sum(drawn) / self.seconds,
@@ -69,10 +69,10 @@ def evaluate(
 ) -> Evaluations:
     """Let every agent answer every item once per sample and once greedily; sample g is judged with sample g.
 
-    Greedy answers are one more row per prompt: prompts are read once for both. Items are answered in batches
-    of one shape, so that one program per stack serves them all; what fills up a batch is answered too and
-    dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on ``rows_per_batch``, greedy ones
-    do not.
+    Greedy answers are one more row per prompt, so each prompt is read once for both. Items are answered in
+    batches of one shape, so that one program per stack is enough; items that only pad a batch are answered
+    too and dropped. Batch i draws from ``fold_in(key, i)``: sampled results depend on ``rows_per_batch``,
+    greedy results do not.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
@@ -84,24 +84,24 @@ def evaluate(
       protocol: makes the protocol for a number of samples, the greedy one included; None: all agents answer
         once, at the same time. A protocol of several turns must carry every sample to the last one.
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`.
-      rows_per_batch: most completions of an agent per batch, greedy ones counted, at least 1 (one item is
-        the least).
-      items_per_batch: items of every batch, in place of the `batch_size` of these items: an evaluation of
-        fewer items then runs the program that one of more has compiled.
+      rows_per_batch: most completions of an agent per batch, including greedy ones, at least 1; a batch has
+        at least one item.
+      items_per_batch: items of every batch, instead of the `batch_size` of these items: an evaluation of
+        fewer items then runs the program compiled for a larger one.
       sizes: by member of the team, the sizes that prompts are padded to; only the largest width is used.
         None: `prompt_sizes` of these items.
       step: step number in the records, and in an engine's names of adapters.
-      progress: is called with the numbers of items done and of all items, after every batch.
-      drawn: is called with the number of steps of a batch's conversations that are drawn, before every further
-        one.
-      engine: what draws the answers.
+      progress: called after every batch with the number of items done and of all items.
+      drawn: called before every further step of a batch's conversations, with the number of steps drawn so
+        far.
+      engine: the engine that draws the answers.
       vote: how several answers to an item become one, for a task that has ``vote``.
-      overlap: draw a batch while the one before is judged; the results are the same.
+      overlap: draw a batch while the previous one is judged; the results are the same.
       reads: what agents read first, see `prompt_sizes`.
 
     Raises:
-      ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if no
-        answer has a reward.
+      ValueError: for bad arguments or prompts that are too long, before anything is compiled; at the end, if
+        no answer has a reward.
     """
     _check(task, item_ids, samples, rows_per_batch)
     started = time.perf_counter()
@@ -138,12 +138,12 @@ def evaluate(
 
 
 class _Answered(NamedTuple):
-    """What batches of items were answered.
+    """The answers to batches of items.
 
     Attributes:
-      batches: of each the answers by turn, and by item.
+      batches: for each batch the answers by turn and item.
       tokens_B: completion tokens that each answer to an item took.
-      counts_B: of a sequential task numbers of each episode, see `episodes.counts`.
+      counts_B: for a sequential task, numbers of each episode, see `episodes.counts`.
     """
 
     batches: list[list[list[tuple]]]
@@ -153,7 +153,7 @@ class _Answered(NamedTuple):
     def add(
         self, forest: Forest, actions: Sequence[Any], per_item: int, n_real: int, sequential: bool
     ) -> None:
-        """Add a batch, of which the first ``n_real`` items are no filling."""
+        """Add a batch, whose first ``n_real`` items are not padding."""
         by_turn = answers_by_turn(forest.joints)
         self.batches.append([_by_item([actions[j] for j in own], per_item, n_real) for own in by_turn])
         tokens = [metrics.answer_tokens(forest, forest.joints[j]) for j in by_turn[-1]]
@@ -171,9 +171,9 @@ class _Answered(NamedTuple):
 
 
 def answers_by_turn(joints: Sequence[Joint]) -> list[list[int]]:
-    """Indices of the joint answers of each turn, one for every conversation, in the order of the first turn.
+    """Indices of the joint answers of each turn, one per conversation, in the order of the first turn.
 
-    The last answer of a conversation that ended early stands for the turns that it left out.
+    If a conversation ended early, its last answer is repeated for the remaining turns.
     """
     first, *later = sorted({joint.turn for joint in joints})
     by_turn = [[j for j, joint in enumerate(joints) if joint.turn == first]]
@@ -187,12 +187,12 @@ def answers_by_turn(joints: Sequence[Joint]) -> list[list[int]]:
 
 
 def _by_item(values: Sequence, number: int, real: int) -> list[tuple]:
-    """Group values by item, ``number`` each, and leave out the items that only fill a batch up."""
+    """Group values by item, ``number`` each, and drop the items that only pad a batch."""
     return [tuple(values[b * number : (b + 1) * number]) for b in range(real)]
 
 
 def _with_reward(turns_TB: list[list[tuple]]) -> list[list[tuple]]:
-    """The answers as they are. UserError if no last one has a reward."""
+    """The answers, unchanged. UserError if no final answer has a reward."""
     last = turns_TB[-1]
     if all(action.total is None for row in last for action in row):
         answers = f"{sum(map(len, last))} joint answers to {len(last)} problems"
@@ -208,7 +208,7 @@ def _evaluation(
     vote: votes.Vote | None,
     of_item: slice,
 ) -> Evaluation:
-    """Build the evaluation of a slice of the answers to each item, of every turn."""
+    """Build the evaluation from a slice of the answers to each item, for every turn."""
     grades = tuple(getattr(task.items[i], "grade", 0) for i in item_ids)
     statements = tuple(getattr(task.items[i], "statement", "") for i in item_ids)
     *earlier, last = (tuple(row[of_item] for row in rows) for rows in turns_TB)
@@ -221,7 +221,7 @@ def _evaluation(
 
 
 def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH) -> int:
-    """Items per batch of an evaluation of ``n_items``, in as few batches of one size as hold them.
+    """Items per batch of an evaluation of ``n_items``, in as few batches of one size as possible.
 
     samples: G of `evaluate`; the greedy answer is added to it.
     """
@@ -230,7 +230,7 @@ def batch_size(n_items: int, samples: int, rows_per_batch: int = ROWS_PER_BATCH)
 
 
 def plan_batches(n_items: int, size: int) -> list[tuple[int, list[int]]]:
-    """Cut items into batches of ``size``; a short one is filled up with its first item.
+    """Cut items into batches of ``size``; a short batch is padded with its first item.
 
     Returns:
       (number of real items, positions 0..n_items-1 of all items, real ones first and in order) per batch.
@@ -250,16 +250,16 @@ def prompt_sizes(
     later: bool = False,
     reads: Reads | None = None,
 ) -> list[Sizes | None]:
-    """Sizes that the prompts of some tasks' items are padded to, by member of the team; None of remote ones.
+    """Sizes that the prompts of tasks' items are padded to, by member of the team; None for remote members.
 
-    Only prompts of the first turn that are not cut count.
+    Only first-turn prompts that are not cut count.
 
     Args:
       tasks: each with indices into its items.
-      batch: problems that are answered together, see `padding.plan_sizes`.
+      batch: number of problems that are answered together, see `padding.plan_sizes`.
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`, which raises ValueError.
       ladder, later: see `padding.plan_sizes`.
-      reads: what an agent reads first of the task's prompt for it; None: that prompt.
+      reads: function from the task's prompt for an agent to what it reads first; None: that prompt.
     """
     sizes: list[Sizes | None] = []
     pairs = [(item, task.prompts(item)) for task, ids in tasks for item in (task.items[i] for i in ids)]

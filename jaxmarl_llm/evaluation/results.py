@@ -14,7 +14,7 @@ MODES = ("sampled", "greedy")
 def describe(evaluation: scores.Evaluation, ks) -> dict:
     """An evaluation as JSON data; scores and pass@k with their intervals on the 0..100 scale.
 
-    A score that applied to no answer is null. There is a pass@k for every k that the samples allow, if the
+    A score that applied to no answer is null. pass@k is given for every k that the samples allow, if the
     answers were tested.
     """
     samples = len(evaluation.actions_BG[0])
@@ -53,7 +53,7 @@ def _number(value: float) -> float | None:
 
 
 def write(path, results: dict, report: dict) -> None:
-    """Write the report as JSON, and beside it a folder of the same name with every answer of each mode."""
+    """Write the report as JSON, and a folder of the same name with every answer of each mode."""
     path = pathlib.Path(path)
     for mode, evaluation in results.items():
         TranscriptWriter(path.with_suffix("") / mode).write(report["step"], evaluation.all_actions)

@@ -13,7 +13,7 @@ from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 PASS = "pass"
-# Verdicts of rewards that run no tests, '' of a task that gives none: passing has no meaning there.
+# Verdicts of rewards without tests ('' if a task gives none): these answers cannot pass.
 UNTESTED = ("judged", "not-applicable", "")
 
 
@@ -28,10 +28,10 @@ class Evaluation:
       grades_B: difficulty of each item, if the data states it; results are then split by grade.
       statements_B: how each item states its problem, a word such as "steps", '' if the data does not tell;
         results are then split by it.
-      earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last.
-      tokens_BG: completion tokens that each answer took, all agents, earlier turns and rounds included.
+      earlier_TBG: the answers of the turns before the last one, if any; ``actions_BG`` are of the last turn.
+      tokens_BG: completion tokens that each answer took, including all agents, earlier turns and rounds.
       voted: scores of votes, (B,) by name, see `votes.scores`.
-      counts_BG: of a sequential task numbers of each episode, see `forest.episodes.counts`.
+      counts_BG: for a sequential task, numbers of each episode, see `forest.episodes.counts`.
     """
 
     actions_BG: tuple[tuple[JointAction, ...], ...]
@@ -46,7 +46,7 @@ class Evaluation:
 
     @property
     def actions(self) -> list[JointAction]:
-        """The final answers in a row, samples of one item together."""
+        """The final answers as one list, grouped by item."""
         return [action for row in self.actions_BG for action in row]
 
     @property
@@ -62,16 +62,16 @@ class Evaluation:
 
     @property
     def tested(self) -> bool:
-        """Whether any answer was tested, so that its verdict tells whether it passed."""
+        """Whether any answer was tested, so that verdicts say whether answers passed."""
         return any(action.verdict not in UNTESTED for action in self.actions)
 
     def scores(self) -> dict[str, np.ndarray]:
         """Mean score of each item over its samples on the 0..100 scale: {part: (B,), …, "return": (B,)}.
 
-        NaN where the reward, or that part of it, applied to no sample of the item. With items of several
-        grades there is a "return_grade<g>" for each, NaN at the items of the others, and with several ways of
-        stating problems a "return_<statement>" for each. Of several turns the last one counts; besides,
-        there are "return_turn<t>" for each, from 1, and their mean, "return_turns". `voted` are added.
+        NaN if the reward, or that part of it, applied to no sample of the item. If items have several grades,
+        there is a "return_grade<g>" for each, NaN at items of other grades; with several ways of stating
+        problems, there is a "return_<statement>" for each. With several turns, the last one counts; there are
+        also "return_turn<t>" for each turn, from 1, and their mean, "return_turns". `voted` are added.
         """
         scores = self._scores(self.actions_BG)
         if self.earlier_TBG:
@@ -88,8 +88,8 @@ class Evaluation:
         return np.array([pass_at_k(len(self.actions_BG[0]), passed, k) for passed in passed_B])
 
     def pass_scores(self, k: int) -> dict[str, np.ndarray]:
-        """`pass_rates` on the 0..100 scale, (B,) each: "pass@<k>", and "pass@<k>_<statement>" for each way of
-        stating problems, if there are several, NaN at the items of the others.
+        """`pass_rates` on the 0..100 scale, (B,) each: "pass@<k>", and, if problems have several statements,
+        "pass@<k>_<statement>" for each, NaN at the items of the others.
         """
         rates_B = 100 * self.pass_rates(k)
         return {f"pass@{k}": rates_B} | _split(f"pass@{k}_", rates_B, self.statements_B)
@@ -103,7 +103,7 @@ class Evaluation:
         return float(np.mean(self.tokens_BG))
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Means of ``counts_BG`` over the episodes of each item, (B,) by name; {} of other tasks."""
+        """Means of ``counts_BG`` over the episodes of each item, (B,) by name; {} for other tasks."""
         means = [np.mean(np.array(row), axis=0) for row in self.counts_BG]
         return dict(zip(episodes.NAMES, np.array(means).T, strict=True)) if means else {}
 
@@ -112,7 +112,7 @@ class Evaluation:
         return float(np.mean([speech.finish_reason == "length" for speech in self._of(agent)]))
 
     def _of(self, agent: str) -> list[AgentRecord]:
-        """An agent's parts in the last answers; in a relay that ends early they are by different agents."""
+        """An agent's parts in the last answers; in a relay that ends early they are of different agents."""
         return [action.agents[agent] for action in self.actions if agent in action.agents]
 
     def verdicts(self) -> dict[str, int]:
@@ -122,16 +122,16 @@ class Evaluation:
     def summary(self) -> dict[str, float]:
         """Flat numbers for logs and tables.
 
-        On the 0..100 scale: every part, "return" with the ends "return_low" and "return_high" of its 95 %
-        interval where there are several problems, and `pass_scores` of 1 if the answers were tested. Besides:
-        "verdict/<name>" counts, and per agent "length/<agent>" (mean tokens) and "truncated/<agent>" (share,
-        0..1) of the last answers, and "tokens/answer", what an answer took with everything before it, where
-        that is known.
+        On the 0..100 scale: every part; "return", with the ends "return_low" and "return_high" of its 95 %
+        interval if there are several problems; and `pass_scores` of 1 if the answers were tested. Also
+        "verdict/<name>" counts; per agent "length/<agent>" (mean tokens) and "truncated/<agent>" (share,
+        0..1) of the last answers; and "tokens/answer", the tokens of an answer and everything before it, if
+        known.
         """
         scores = self.scores()
         intervals = {name: interval(values) for name, values in scores.items()}
         numbers = {name: float(ends.mean) for name, ends in intervals.items()}
-        if len(scores["return"]) > 1:  # one problem has no interval
+        if len(scores["return"]) > 1:  # a single problem has no interval
             ends = intervals["return"]
             numbers |= {"return_low": float(ends.low), "return_high": float(ends.high)}
         if self.tested:
@@ -154,7 +154,7 @@ class Evaluation:
 
 
 def _split(start: str, values_B: np.ndarray, kinds_B: tuple) -> dict[str, np.ndarray]:
-    """The values of each kind of item, NaN at the others', by ``start`` and the kind; {} unless several."""
+    """The values of each kind of item, NaN elsewhere, by ``start`` and the kind; {} for a single kind."""
     kinds = [kind for kind in sorted(set(kinds_B)) if kind != ""]
     of_kind = np.array(kinds_B)
     several = len(set(kinds_B)) > 1
@@ -162,13 +162,13 @@ def _split(start: str, values_B: np.ndarray, kinds_B: tuple) -> dict[str, np.nda
 
 
 def _item_means(actions_BG, value: Callable[[JointAction], float | None]) -> np.ndarray:
-    """Mean over the samples that have a value, (B,); NaN where none has."""
+    """Mean over the samples that have a value, (B,); NaN if none has."""
     rows = [[v for action in row if (v := value(action)) is not None] for row in actions_BG]
     return np.array([sum(row) / len(row) if row else math.nan for row in rows])
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
-    """Unbiased estimate of the chance that one of k answers passes, from ``passed`` of ``samples`` that did.
+    """Unbiased estimate of the probability that one of k answers passes; ``passed`` of ``samples`` did.
 
     1 - C(n - c, k) / C(n, k), equation 1 of Chen et al. 2021 (arXiv 2107.03374). ValueError unless
     1 <= k <= samples.
@@ -179,7 +179,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
 
 
 def spread(total: int, number: int) -> list[int]:
-    """``number`` of the indices below ``total``, evenly spread; all of them for 0 or more than there are.
+    """``number`` of the indices below ``total``, evenly spread; all of them if it is 0 or too large.
 
     Data may be in the order of difficulty: the first few would not represent the rest.
     """

@@ -1,7 +1,7 @@
 """How well agents with tools take single steps, each after the right steps before it (arXiv 2401.07324, static scores).
 
-Every step of a solution is drawn once, greedily, from the prompt that the solution itself leads to. So a mistake counts
-once, where in a whole conversation whatever follows it is wrong too.
+Every step of a solution is drawn once, greedily, from the prompt that the solution itself leads to. So a
+mistake counts once, while in a whole conversation all steps after it would also be wrong.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ ROUTE, CALL_RIGHT, NO_SUCH_TOOL, ARGUMENTS, TEXT = "route", "call", "no such too
 
 
 class Written(NamedTuple):
-    """A step of a solution, by the name of its problem, and what the agent wrote in its place."""
+    """A step of a solution, with its problem's name, and the agent's text for it."""
 
     problem: str
     part: Part
@@ -38,12 +38,12 @@ class Written(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """A protocol whose requests are given: part n is read for item n; nothing is judged."""
+    """A protocol with given requests, request n for item n; nothing is judged."""
 
     parts: Sequence[Part]
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """All of them, once."""
+        """All requests, once."""
         if state.turns:
             return []
         return [
@@ -51,7 +51,7 @@ class Given:
         ]
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """None."""
+        """Never judges anything."""
         return []
 
 
@@ -67,16 +67,16 @@ def draw(
     steps_per_batch: int = 32,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> list[Written]:
-    """What the team writes at each of the steps, greedily; agent by agent.
+    """The team's greedy text for each step, agent by agent.
 
     Args:
       team, trainables: the agents, and the parameters of each member of the team.
-      task: whose items have these steps.
+      task: the task whose items have these steps.
       rows: the steps of each item, by its name.
-      params: how tokens are drawn, apart from chance.
+      params: how tokens are drawn, apart from randomness.
       max_prompt_tokens, long_prompts: see `rollout.requests.encode_prompt`.
-      steps_per_batch: steps of an agent that are drawn together, in one program for all its batches.
-      progress: is called with the numbers of steps done and of all steps, after every batch.
+      steps_per_batch: steps of an agent that are drawn together; one program serves all batches.
+      progress: called after every batch with the number of steps done and of all steps.
     """
     scorer = TaskScorer.of_team(task, team, "aligned")
     steps = [(i, part) for i, item in enumerate(task.items) for part in rows[item.task_id]]
@@ -104,7 +104,7 @@ def _sizes(
     max_prompt_tokens: int,
     long_prompts: str,
 ) -> list[Sizes | None]:
-    """One width for the prompts of all steps of an agent, by member of the team; None of other members."""
+    """One width for the prompts of all steps of an agent, by member of the team; None for other members."""
     agent = steps[0][1][0]
     member, limits = team[agent], (max_prompt_tokens, long_prompts)
     if member.remote:
@@ -120,12 +120,12 @@ def _sizes(
 
 
 def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:
-    """The scores of a text where ``right`` would be right, by name; which there are depends on what that is.
+    """The scores by name of a text whose right version is ``right``; its kind decides which scores.
 
-    ``route``: whether it leads on to the same: the planner's route, or to a call or an answer. Of a call: ``call``,
-    whether tool and arguments are the same; ``no such tool``, whether it names none of ``tools``; ``arguments``, the F1
-    of the arguments with their values, 0 for another tool. ``text``: whether a text that neither routes nor calls is
-    the same, apart from spaces around it.
+    ``route``: whether it leads to the same next step: the planner's route, or a call or an answer. For a
+    call: ``call``, whether tool and arguments are the same; ``no such tool``, whether the tool is not among
+    ``tools``; ``arguments``, the F1 of the arguments with their values, 0 for another tool. ``text``: whether
+    a text that neither routes nor calls is the same, apart from surrounding spaces.
     """
     row: dict[str, float] = {}
     if route_of(right) is not None:
@@ -142,9 +142,10 @@ def scores(right: str, text: str, tools: Sequence[str]) -> dict[str, float]:
 
 
 def table(drawn: Sequence[Written], tools: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Means of the `scores` in percent, by agent and name, and the number of steps that each is a mean of.
+    """Means of the `scores` in percent, by agent and name, and the number of steps in each mean.
 
-    With the ends ``<name>_low`` and ``<name>_high`` of their 95 % intervals over the problems; a single one has none.
+    With the ends ``<name>_low`` and ``<name>_high`` of their 95 % intervals over the problems; a single
+    problem has no interval.
     """
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     for problem, (agent, _, right), text in drawn:

@@ -9,7 +9,7 @@ from jaxmarl_llm.transcripts import JointAction
 
 
 class Vote(NamedTuple):
-    """A rule of the task's (`tasks.reasoning.votes.RULES`), over ``chains`` conversations at a time."""
+    """A voting rule of the task (`tasks.reasoning.votes.RULES`), over ``chains`` conversations each."""
 
     rule: str
     chains: int
@@ -20,8 +20,9 @@ def scores(
 ) -> dict[str, np.ndarray]:
     """Share of right votes of each item, in percent, float64 (B,) by name; {} for fewer samples than chains.
 
-    ``voted@<c>``: of as many groups of c samples as there are, in order; what is left over does not vote. With the rule
-    ``judge`` also ``undecided``: the share of judges who gave no answer of their teams, so that the first one counted.
+    ``voted@<c>``: over as many groups of c samples as there are, in order; remaining samples do not vote.
+    With the rule ``judge`` also ``undecided``: the share of judges who chose none of their team's answers, so
+    the first one was used.
     """
     number = len(actions_BG[0]) // vote.chains
     if not number:

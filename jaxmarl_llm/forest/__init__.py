@@ -1,4 +1,4 @@
-"""The result of an iteration, a `Forest` of turns and judged joint answers, and metrics of it.
+"""The result of an iteration, a `Forest` of turns and judged joint answers, and its metrics.
 
 `forest` and `turns` hold the types (NumPy only), `metrics` the metrics of an iteration, `marginals` the contribution of
 each agent's part. Journals of earlier versions name the types by this package's name.

@@ -1,4 +1,4 @@
-"""What is known of joint answers once all is written: the tokens that they took, and how their routes ended."""
+"""What is known about joint answers after the rollout: their tokens, and how their routes ended."""
 
 import dataclasses
 from typing import Any
@@ -8,10 +8,10 @@ from jaxmarl_llm.forest.turns import REMARK, Turn
 
 
 def charged(forest: Forest, task: Any) -> Forest:
-    """The forest as the task charges it; as it is, for a task that does not price tokens (`tasks.types.PricedTask`).
+    """The forest with the task's token costs; unchanged unless the task is a `tasks.types.PricedTask`.
 
-    An answer pays for its own turns, for those that led to it without being part of it, and for a remark that
-    follows it: all tokens of its step, of prompts and completions, as the agents' own models count them.
+    An answer pays for its own turns, for the turns that led to it without being part of it, and for a remark
+    that follows it: all prompt and completion tokens of these, as the agents' own models count them.
     """
     if not getattr(task, "prices_tokens", False):
         return forest
@@ -31,7 +31,7 @@ def charged(forest: Forest, task: Any) -> Forest:
 
 
 def with_ends(forest: Forest, task: Any) -> Forest:
-    """The forest with what ended each route in its judgement; as it is, for another task than `tasks.routed`."""
+    """The forest with each route's end in its judgement; unchanged for other tasks than `tasks.routed`."""
     ended = getattr(task, "ended", None)
     if ended is None:
         return forest
@@ -44,7 +44,7 @@ def with_ends(forest: Forest, task: Any) -> Forest:
 
 
 def _after(forest: Forest) -> dict[int, Turn]:
-    """The remark that follows a turn and leads nowhere, by the turn's id; transcripts call decisions remarks, too."""
+    """By a turn's id, the remark after it that leads nowhere; transcripts also call decisions remarks."""
     before = {turn.parent for turn in forest.turns}
     remarks = (turn for turn in forest.turns if turn.kind == REMARK and turn.id not in before)
     return {turn.parent: turn for turn in remarks if turn.parent is not None}

@@ -1,4 +1,4 @@
-"""How long episodes of a sequential task are, and what was asked in them."""
+"""How long episodes of a sequential task are, and how many texts were drawn for them."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,11 @@ NAMES = ("done", "steps", "questions", "refused", "fallbacks")
 
 
 def counts(forest: Forest, chain: Sequence[int]) -> tuple[float, ...]:
-    """Numbers of an episode, in the order of `NAMES`: of the joint answers of a chain, from the first to the last.
+    """Numbers of an episode in the order of `NAMES`, from a chain's joint answers, first to last.
 
-    ``done`` is 1 if the world says that it has ended, ``questions`` are all texts that were drawn for it, ``refused``
-    is the share of them that a gate refused (`protocols.gated`), and ``fallbacks`` those that count although it did.
+    ``done`` is 1 if the world says that it has ended; ``questions`` counts all texts that were drawn for it;
+    ``refused`` is the share that a gate refused (`protocols.gated`), ``fallbacks`` the number refused
+    but still used.
     """
     joints = [forest.joints[j] for j in chain]
     turns = [forest.turns[i] for joint in joints for i in (*joint.turns, *joint.heard)]

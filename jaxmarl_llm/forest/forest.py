@@ -13,14 +13,14 @@ from jaxmarl_llm.forest.turns import CALL, Joint, Turn
 class Forest:
     """All turns and joint answers of an iteration, for ``items`` (the task's own item objects).
 
-    ``counterfactuals``, where they were judged, are the rewards of the joint answers with each agent's part
-    replaced (`counterfactuals.with_counterfactuals`), float32 (N, J), agents in the order of ``Joint.turns``; NaN where
-    none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
+    ``counterfactuals`` are the rewards of the joint answers with each agent's part replaced, if they were
+    judged (`counterfactuals.with_counterfactuals`): float32 (N, J), agents in the order of ``Joint.turns``;
+    NaN where none applies. ``replaced_by`` is the replacement, one of `counterfactuals.KINDS`. For them
     ``extra_answers`` answers were judged and ``extra_tokens`` completion tokens drawn, which are not among
-    the joint answers and the turns. ``unused``, of an iteration with further draws (``train.redraw``), are the
-    problems that nobody learns from, a forest for each draw, the first one counted. ``alone``, where there is an
-    adviser, are the same episodes without it, in the same order (`counterfactuals.without_adviser`); their tokens and
-    answers are among the extra ones.
+    the joint answers and the turns. ``unused``, with further draws (``train.redraw``), are the problems that
+    no agent learns from: one forest per draw, including the first. ``alone``, with an adviser, are the same
+    episodes without it, in the same order (`counterfactuals.without_adviser`); their tokens and answers are
+    included in the extra ones.
     """
 
     items: tuple[Any, ...]
@@ -34,9 +34,9 @@ class Forest:
     alone: "Forest | None" = None
 
     def joint_texts(self, team: Sequence[str] = ()) -> dict[str, list[str]]:
-        """Completions of each agent in the joint answers: {agent: [J texts]}, '' where it has no part in one.
+        """Completions of each agent in the joint answers: {agent: [J texts]}, '' if it has no part in one.
 
-        ``team``: agents that are named also if they have no part in any.
+        ``team``: agents to include even if they have no part in any.
         """
         agents = dict.fromkeys(self.turns[i].agent for joint in self.joints for i in joint.turns)
         agents |= dict.fromkeys(team)
@@ -48,9 +48,9 @@ class Forest:
         return texts
 
     def histories(self) -> list[tuple[dict[str, str], ...]]:
-        """Of each joint answer the texts of those before it in its conversation, {agent: text}, the first one first."""
+        """For each joint answer the earlier texts of its conversation, {agent: text}, oldest first."""
         histories: list[tuple[dict[str, str], ...]] = []
-        for joint in self.joints:  # an answer comes after the one that it follows
+        for joint in self.joints:  # an answer's predecessor comes before it
             before = (
                 () if joint.follows is None else (*histories[joint.follows], self.texts_of(joint.follows))
             )
@@ -60,8 +60,8 @@ class Forest:
     def call_chains(self) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the first and of the last turn of the chain of calls that each turn is in, int32 (turns,) each.
 
-        A call leads to the turn that goes on from it, of the same agent or of another one; the last turn of a chain
-        calls nothing. A turn outside such chains is the first and the last one of its own.
+        A call leads to the turn that continues from it, of the same or another agent; the last turn of a
+        chain calls nothing. A turn outside such chains is both the first and the last of its own chain.
         """
         first_R = np.arange(len(self.turns), dtype=np.int32)
         last_R = first_R.copy()
@@ -70,14 +70,14 @@ class Forest:
             for turn in self.turns
             if turn.parent is not None and self.turns[turn.parent].kind == CALL
         ]
-        for call, turn in after_calls:  # a turn comes after the one that it goes on from
+        for call, turn in after_calls:  # a turn's predecessor comes before it
             first_R[turn] = first_R[call]
         for call, turn in reversed(after_calls):
             last_R[call] = last_R[turn]
         return first_R, last_R
 
     def chains(self) -> list[list[int]]:
-        """Indices of the joint answers that lead to each one that nothing follows, from the first to the last."""
+        """For each final joint answer the indices of its chain, from the first to the last."""
         followed = {joint.follows for joint in self.joints}
         chains = []
         for j in range(len(self.joints)):
@@ -86,14 +86,14 @@ class Forest:
         return chains
 
     def chain_to(self, last: int) -> list[int]:
-        """Indices of the joint answers that lead to one, from the first to itself."""
+        """Indices of the chain that leads to a joint answer, from the first to itself."""
         chain = [last]
         while (before := self.joints[chain[0]].follows) is not None:
             chain.insert(0, before)
         return chain
 
     def first_of(self, turn: Turn) -> Turn:
-        """The turn that a turn's conversation began with."""
+        """The first turn of a turn's conversation."""
         while turn.parent is not None:
             turn = self.turns[turn.parent]
         return turn
@@ -107,13 +107,13 @@ class Forest:
         return np.array([joint.total for joint in self.joints], np.float32)
 
     def with_logprobs(self, logprobs: Sequence[np.ndarray]) -> "Forest":
-        """The forest with other log-probabilities (L',) of every turn's tokens, by id: those of another policy."""
+        """The forest with another policy's log-probabilities (L',) of every turn's tokens, by id."""
         scored = zip(self.turns, logprobs, strict=True)
         turns = tuple(dataclasses.replace(turn, logprobs=own) for turn, own in scored)
         return dataclasses.replace(self, turns=turns)
 
     def without_extra(self) -> "Forest":
-        """The forest without the joint answers that have an extra sample in them (`Turn.extra`)."""
+        """The forest without the joint answers with an extra sample in them (`Turn.extra`)."""
         kept_J = np.array([not any(self.turns[i].extra for i in joint.turns) for joint in self.joints], bool)
         if kept_J.all():
             return self

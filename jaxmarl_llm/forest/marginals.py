@@ -1,6 +1,6 @@
-"""Marginal contributions: the reward of a joint answer less the reward without an agent's part.
+"""Marginal contributions: the reward of a joint answer minus the reward without an agent's part.
 
-Rewards without a part come with the forest (`counterfactuals`), or follow from the others where all
+Rewards without a part come with the forest (`counterfactuals`), or follow from the other rewards if all
 combinations of the agents' samples were judged.
 """
 
@@ -25,8 +25,8 @@ def agents(forest: Forest) -> tuple[str, ...]:
 def counterfactual_rewards(forest: Forest) -> np.ndarray | None:
     """Reward of every joint answer with each agent's part replaced, float32 (N, J); None where unknown.
 
-    Those of the forest; if it has none but full tables of rewards, the mean over the agent's other samples
-    (`credit.cross_counterfactuals`). NaN where none applies, and in tables that lack a reward.
+    They come from the forest. If it has none but full tables of rewards, they are means over the agent's
+    other samples (`credit.cross_counterfactuals`). NaN where none applies, and in incomplete tables.
     """
     if forest.counterfactuals is not None:
         return forest.counterfactuals
@@ -41,9 +41,9 @@ def counterfactual_rewards(forest: Forest) -> np.ndarray | None:
 
 
 def marginals(forest: Forest) -> np.ndarray | None:
-    """Reward of every joint answer less that without each agent's part, float32 (N, J); None where unknown.
+    """Reward of every joint answer minus that without each agent's part, float32 (N, J); None where unknown.
 
-    NaN where either is: unlike `credit.counterfactual_credit`, a marginal that is not known is not 0 here.
+    NaN if either is NaN: unlike in `credit.counterfactual_credit`, an unknown marginal is not 0 here.
     """
     without_NJ = counterfactual_rewards(forest)
     return None if without_NJ is None else forest.totals() - without_NJ
@@ -59,8 +59,8 @@ def of_members(forest: Forest, values_NJ: np.ndarray) -> np.ndarray:
 def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> np.ndarray:
     """Value of every turn, float32 (turns,): mean, or sum, over the joint answers that contain it.
 
-    ``values_M`` are of `Forest.memberships`. NaN is left out, in a sum each counts as the mean of the others;
-    a turn without any other has NaN.
+    ``values_M`` belong to `Forest.memberships`. A NaN is ignored in a mean, and in a sum counts as the mean
+    of the others; a turn with only NaN has NaN.
     """
     _, turn_M = forest.memberships()
     known_M, size = np.where(np.isnan(values_M), -1, turn_M), len(forest.turns)
@@ -72,13 +72,13 @@ def over_answers(forest: Forest, values_M: np.ndarray, reduce: str = "mean") -> 
 
 
 def metrics(forest: Forest) -> dict[str, float]:
-    """Summarise the marginals, as far as answers were judged without a part.
+    """Summarise the marginals, if answers were judged without a part.
 
     ``<agent>/marginal``, the mean; ``<agent>/free_rider`` and ``<agent>/dominance``
-    (`credit.free_rider_rate`, `credit.dominance_rate`) unless the others answered again (``solo``), where
-    an answer is compared with a mean over other rollouts. Nothing where another of the agent's own samples
-    replaced its part (``sample``, or the tables of ``cross``): both have the same distribution, so that the
-    mean is 0 and about half of the answers are no better, whether or not the team needs the agent.
+    (`credit.free_rider_rate`, `credit.dominance_rate`), except with ``solo``, which compares an answer with a
+    mean over other rollouts. Nothing if another of the agent's own samples replaced its part (``sample``, or
+    the tables of ``cross``): both have the same distribution, so the mean is 0 and about half of the answers
+    are no better, whether or not the team needs the agent.
     """
     if forest.counterfactuals is None or not forest.joints or forest.replaced_by == "sample":
         return {}

@@ -13,17 +13,17 @@ from jaxmarl_llm.forest import Forest, Joint
 from jaxmarl_llm.forest.problems import combined
 from jaxmarl_llm.tasks.types import Task
 
-# One program each: operation by operation, the first iteration would compile dozens.
+# One program each: run operation by operation, the first iteration would compile dozens.
 _sign_agreement = jax.jit(credit.sign_agreement)
 _variance_shares = jax.jit(credit.variance_shares)
 
 
 def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
-    """Mean reward parts and return, 0..100, keyed ``train/<part>``: of each problem, then of the problems.
+    """Mean reward parts and return, 0..100, keyed ``train/<part>``: averaged per problem, then over problems.
 
     Joint answers without a part are left out of its mean. With several turns these are of the final answers,
-    whose node has no next turn, or with which an episode is done; ``train/turn<t>/<part>``, from 1, are of all answers
-    of a turn. Answers with a sample that nobody learns from (`Turn.extra`) are left out.
+    whose node has no next turn or which end an episode; ``train/turn<t>/<part>``, from 1, are of all answers
+    of a turn. Answers with a sample that no agent learns from (`Turn.extra`) are left out.
     """
     forest = forest.without_extra()
     continued = {forest.joints[joint.follows].node for joint in forest.joints if joint.follows is not None}
@@ -49,10 +49,10 @@ def _means(prefix: str, joints: Sequence[Joint], task: Task) -> dict[str, float]
 
 
 def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str, float]:
-    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal, if it has groups.
+    """Per agent, ``<agent>/<name>``: spreads of advantages and returns, and groups without signal, if any.
 
-    With several turns also ``<agent>/zero_signal_turn<t>``, from 1, of the agent's groups in a turn, if there
-    are any; both kinds of turns (`Turn.kind`) count.
+    With several turns also ``<agent>/zero_signal_turn<t>``, from 1, for the agent's groups in a turn, if
+    there are any. Both kinds of turns (`Turn.kind`) count.
 
     Args:
       forest: turns with ids 0, 1, ..; the arrays are indexed by them.
@@ -75,10 +75,10 @@ def agent_metrics(forest: Forest, returns_R, groups_R, advantages_R) -> dict[str
 
 
 def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float]:
-    """Share of each agent's groups in each turn whose returns are all equal, but for rounding; {} with one turn."""
+    """Share of each agent's groups in each turn whose returns are equal up to rounding; {} with one turn."""
     if len({turn.turn for turn in forest.turns}) < 2:
         return {}
-    returns_of: dict[tuple[int, str], dict[int, set[float]]] = {}  # the different ones of every group
+    returns_of: dict[tuple[int, str], dict[int, set[float]]] = {}  # distinct returns of every group
     for turn in forest.turns:
         if groups_R[turn.id] >= 0:
             of_groups = returns_of.setdefault((turn.turn, turn.agent), {})
@@ -90,16 +90,16 @@ def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float
 
 
 def _equal(values: set[float]) -> bool:
-    """Whether they are equal but for rounding, as `credit.zero_signal_share` says it."""
+    """Whether they are equal up to rounding, as in `credit.zero_signal_share`."""
     return max(values) - min(values) <= ROUNDING * max(map(abs, values))
 
 
 def length_metrics(forest: Forest) -> dict[str, float]:
     """Per agent ``<agent>/completion_length``, mean tokens, and ``<agent>/truncated``, share cut off.
 
-    ``<agent>/sampled_entropy``, of local models: the mean of -log p over the tokens that were drawn, p of
-    the distribution that they were drawn from. Its expectation is the entropy per token; unlike the update's
-    ``entropy`` it counts every completion, also of groups without a signal and of agents that do not learn.
+    ``<agent>/sampled_entropy``, for local models: the mean of -log p over the drawn tokens, with p of the
+    distribution that they were drawn from. Its expectation is the entropy per token. Unlike the update's
+    ``entropy`` it covers every completion, also of groups without a signal and of agents that do not learn.
     """
     out = {}
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
@@ -115,9 +115,10 @@ def length_metrics(forest: Forest) -> dict[str, float]:
 def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
     """Summarise credit by joint answer: `credit.sign_agreement` and `credit.variance_shares`.
 
-    ``credit/sign_agreement``, unless no two agents have an advantage in one joint answer: how often those of
-    its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's
-    rewards by each agent alone, ``<agent>/main_effect``, and by their combination, ``credit/interaction``.
+    ``credit/sign_agreement``, if two agents have an advantage in one joint answer: how often the advantages
+    of its parts have the same sign. With ``cross`` joint answers also the share of the variance of a node's
+    rewards due to each agent alone, ``<agent>/main_effect``, and to their combination,
+    ``credit/interaction``.
     """
     judged = [joint for joint in forest.joints if not np.isnan(joint.total)]
     if not judged:
@@ -134,7 +135,7 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
 
 
 def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
-    """The agents, and the rewards of each node where all combinations were judged, [nodes, G, .., G]."""
+    """The agents, and the rewards of nodes with all combinations judged, [nodes, G, .., G]."""
     agents: tuple[str, ...] = ()
     tables: list[np.ndarray] = []
     nodes: dict[int, list[Joint]] = {}
@@ -155,7 +156,7 @@ def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
 def update_metrics(
     agents: tuple[str, ...], metrics: Mapping[str, Any], learners: Sequence[str] | None = None
 ) -> dict[str, float]:
-    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only those of ``learners``, None: of all.
+    """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only for ``learners``, None: for all.
 
     The importance ratios are named ``ratio0``: those of an iteration's first minibatch must be 1.
     """
@@ -170,9 +171,9 @@ def update_metrics(
 
 
 def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of `update_metrics` over the minibatches of an iteration; ``ratio0`` is of the first alone.
+    """Means of `update_metrics` over the minibatches of an iteration; ``ratio0`` is of the first only.
 
-    A number that is not finite in any of them stays visible.
+    If any value is not finite, neither is the mean.
     """
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     first = {name: value for name, value in rows[0].items() if "/ratio0" in name}
@@ -180,22 +181,22 @@ def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def tokens(forest: Forest) -> int:
-    """Completion tokens that were drawn in the iteration, those for counterfactuals and of unused problems counted."""
+    """Completion tokens that were drawn in the iteration, including counterfactuals and unused problems."""
     own = sum(turn.tokens[1] for turn in forest.turns) + forest.extra_tokens
     return own + sum(map(tokens, forest.unused))
 
 
 def answers(forest: Forest) -> int:
-    """Joint answers that were judged in the iteration, those for counterfactuals and of unused problems counted."""
+    """Joint answers that were judged in the iteration, including counterfactuals and unused problems."""
     return len(forest.joints) + forest.extra_answers + sum(map(answers, forest.unused))
 
 
 def redraw_metrics(forest: Forest, signal_P: np.ndarray, task: Task) -> dict[str, float]:
     """Metrics of further draws, ``redraw/<name>``; ``signal_P``: whether a problem of the forest has a signal.
 
-    ``draws``, further ones; ``replaced``, problems of the first draw in whose place others are learned from;
-    ``without_signal``, problems of the forest from which nothing is learned; ``return``, as ``train/return``,
-    of all problems that were drawn.
+    ``draws``, the number of further draws; ``replaced``, problems of the first draw replaced by others;
+    ``without_signal``, problems of the forest without a signal; ``return``, as ``train/return``, for all
+    problems that were drawn.
     """
     every = combined([(each, range(len(each.items))) for each in (forest, *forest.unused)])
     returns = {name: value for name, value in reward_metrics(every, task).items() if name == "train/return"}

@@ -10,14 +10,14 @@ from jaxmarl_llm.forest.turns import Joint, Turn
 
 
 def combined(parts: Sequence[tuple[Forest, Sequence[int]]]) -> Forest:
-    """The forest of some problems of each of some forests, in this order: turns, nodes and so on have new numbers.
+    """The forest of selected problems of several forests, in order; turns, nodes and so on are renumbered.
 
     Args:
-      parts: forests of one protocol, each with the indices of those of its ``items`` that are taken.
+      parts: forests of one protocol, each with the indices of its selected ``items``.
 
     Returns:
-      A forest without ``extra_answers``, ``extra_tokens`` and ``unused``, which are no problem's own. It has
-      ``counterfactuals`` if all of them have.
+      A forest without ``extra_answers``, ``extra_tokens`` and ``unused``, which belong to no single problem.
+      It has ``counterfactuals`` if all of them have.
     """
     items: list = []
     turns: list[Turn] = []
@@ -70,5 +70,5 @@ def combined(parts: Sequence[tuple[Forest, Sequence[int]]]) -> Forest:
 
 
 def _numbers(old: Iterable[int], start: int) -> dict[int, int]:
-    """New numbers from ``start`` for the different old ones, in the order in which they appear."""
+    """New numbers from ``start`` for the distinct old ones, in order of appearance."""
     return {number: new for new, number in enumerate(dict.fromkeys(old), start=start)}

@@ -29,22 +29,23 @@ class SpeakRequest:
       item: index into the iteration's items.
       messages: chat messages ({"role", "content"}) that the agent sees.
       samples: G, completions to draw.
-      turn: turn index, from 0; of rounds of programs the round.
+      turn: turn index, from 0; the round, in rounds of programs.
       parent: id of the turn this one continues, or None.
       follows: index of the joint answer that this request comes after, or None.
-      kind: `ANSWER`, to be judged as a part of a joint answer, or `REMARK`: a lesson, a reflection, a plan, the
+      kind: `ANSWER`, judged as a part of a joint answer; or `REMARK`: a lesson, a reflection, a plan, the
         first answer of a discussion; or `STEP`, of a search over the steps of an answer: a next line.
       shown: ids of the turns whose texts are in the messages, if the protocol gives them.
-      extra: K, the number of last samples that nobody learns from (``Turn.extra``).
-      prefix: what the agent has written already: the end of its prompt, which is not learned; the completion goes on
-        from it. Where it is the prefix and the text of the parent's, on the same messages, it is these very tokens.
-      until: text at which the completion ends, with it; `LINE` for the end of a line; '': none but those of all. Each
-        is a program of its own.
-      call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool, or
-        another agent, and another one follows it; '': none is.
-      given: an answer that the agent gave to these messages before: nothing is drawn, and nobody learns from it.
-      first_sample: number of its first sample among those of one request that was split into several, the ones before
-        it in the list; 0 for any other.
+      extra: K, the number of last samples that no agent learns from (``Turn.extra``).
+      prefix: the agent's text so far: the end of its prompt, which is not trained; the completion continues
+        it. If it equals the parent's prefix plus text, on the same messages, exactly those tokens are used.
+      until: text that ends the completion and is included in it; `LINE` for the end of a line; '': only the
+        usual stops. Each value is a program of its own.
+      call_mark: regular expression; a completion in which it occurs is of the kind `CALL`: it calls a tool or
+        another agent, and another completion follows it. '': no completion is a call.
+      given: an answer that the agent gave to these messages before: nothing is drawn, and no agent learns
+        from it.
+      first_sample: number of its first sample, if one request was split into several; the samples before it
+        belong to requests before it in the list. Otherwise 0.
     """
 
     agent: str
@@ -64,7 +65,7 @@ class SpeakRequest:
     first_sample: int = 0
 
     def kind_of(self, text: str) -> str:
-        """The kind of the turn that a text is."""
+        """The kind of the turn with this text."""
         return CALL if self.call_mark and re.search(self.call_mark, text) else self.kind
 
 
@@ -73,18 +74,17 @@ class Turn:
     """One completion. ``request`` is the number of its request; parent, follows and shown are the request's.
 
     prompt (P',) and completion (L',) are unpadded token ids, logprobs (L',) the behaviour log-probabilities
-    in nats; ``finished`` is False where the completion was cut off at the length limit, ``greedy`` True where
-    it is the most likely one and not a sample. An agent behind an endpoint has bytes as ids and
-    log-probabilities of 0; ``cost`` are the tokens of prompt and completion that it was charged for, none for an answer
-    given before (`SpeakRequest.given`).
-    ``cut`` is the number of tokens cut off on the left of a prompt that was too long. ``step`` is the step of
-    the protocol, from 0: a prompt can hold texts of earlier steps only. ``extra`` is True for a
-    sample that nobody learns from: it is judged beside the partners' samples, to average over more partners.
-    ``version`` is that of the adapters that drew it, where a server did (`engines.Published`), else ''.
-    ``fallback`` is True for an answer that a gate refused and that counts all the same, as none was better.
-    ``prefix`` is the text that it goes on from (`SpeakRequest.prefix`): it is judged with it, as its `message`.
-    ``given`` is True for an answer that was given before (`SpeakRequest.given`). ``request_kind`` is the kind of the
-    request: that of the turn unless it calls.
+    in nats. ``finished`` is False if the completion was cut off at the length limit; ``greedy`` is True if it
+    is the most likely one, not a sample. An agent behind an endpoint has bytes as ids and log-probabilities
+    of 0; ``cost`` is the number of prompt and completion tokens that it was charged for, none for an answer
+    given before (`SpeakRequest.given`). ``cut`` is the number of tokens cut off on the left of a prompt that
+    was too long. ``step`` is the step of the protocol, from 0: a prompt can contain only texts of earlier
+    steps. ``extra`` is True for a sample that no agent learns from: it is judged with the partners' samples,
+    to average over more partners. ``version`` is that of the adapters that drew it, if a server did
+    (`engines.Published`), else ''. ``fallback`` is True for an answer that a gate refused but that counts,
+    because none was better. ``prefix`` is the text that it continues (`SpeakRequest.prefix`): both are judged
+    together, as its `message`. ``given`` is True for an answer given before (`SpeakRequest.given`).
+    ``request_kind`` is the kind of the request: the turn's own kind unless it calls.
     """
 
     id: int
@@ -115,7 +115,7 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """All that the agent has written in its message."""
+        """The agent's whole message: prefix and text."""
         return self.prefix + self.text
 
     @property
@@ -125,7 +125,7 @@ class Turn:
 
     @property
     def request_stage(self) -> tuple[int, str]:
-        """The stage of a turn that calls nothing, of another one that which it would have had."""
+        """The stage of a turn; for a call, the stage that it would have had without the call."""
         return self.turn, self.request_kind if self.kind == CALL else self.kind
 
     @property
@@ -136,14 +136,14 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A point of the rollout where every agent has answered: the answers to one item to be judged.
+    """A point of the rollout where all agents have answered an item: the answers to judge.
 
     Attributes:
       item: index into the iteration's items.
       turns: per agent the ids of its G samples.
       turn: turn index, from 0.
       follows: index of the joint answer before it, or None.
-      heard: ids of the turns, G each, that led to sample g without being part of the answer; -1 for none.
+      heard: ids of the turns, G each, that led to sample g but are not part of the answer; -1 for none.
       refused: ids of the turns that a gate refused, among those of ``turns`` and ``heard``, see `refused`.
     """
 
@@ -160,9 +160,9 @@ class Joint:
     """One joint answer: turn ids in agent order, and its judgement (reward parts, total, verdict).
 
     ``reward`` is the total reward that the callback returned (`bridge`), NaN where it does not apply; None in
-    a forest that no rollout made, where the judgement's total counts. Learning reads `total`.
-    ``node`` is the number of its node, ``follows`` the index of the joint answer before it; ``heard`` are the
-    turns that led to it without being part of it.
+    a forest without a rollout, where the judgement's total is used. Learning reads `total`. ``node`` is the
+    number of its node, ``follows`` the index of the joint answer before it; ``heard`` are the turns that led
+    to it but are not part of it.
     """
 
     item: int
@@ -176,9 +176,9 @@ class Joint:
 
     @property
     def total(self) -> float:
-        """Total reward that is learned from; NaN where the reward does not apply.
+        """The total reward used for learning; NaN where the reward does not apply.
 
-        It is the judgement's number where both are equal in float32.
+        It is the judgement's number if both are equal in float32.
         """
         judged = np.nan if self.judgement.total is None else self.judgement.total
         same = self.reward is None or np.float32(judged) == np.float32(self.reward)
@@ -191,10 +191,10 @@ class Joint:
 
 
 def refused(turns: Sequence[Turn], nodes: Sequence[Node]) -> list[Turn]:
-    """Turns by id, with those marked that the gate of some nodes refused.
+    """Turns by id; those that the nodes' gates refused are marked.
 
-    One that is part of an answer all the same is a ``fallback``; any other is of the kind `REFUSED`, and ``extra``, so
-    that nobody learns from it.
+    A refused turn that is still part of an answer is a ``fallback``; any other is of the kind `REFUSED` and
+    ``extra``, so no agent learns from it.
     """
     marked = list(turns)
     for node in nodes:
@@ -209,9 +209,9 @@ def joint_samples(mode: str, agents: int, samples: int, extra: int = 0) -> list[
     """Sample indices of the joint answers of one item, one index per agent.
 
     ``aligned`` pairs sample g with sample g (G joint answers); ``cross`` takes all combinations (G**N). With
-    K ``extra`` samples of every agent, G .. G + K - 1, each of the G is judged with the partners' extra
-    samples too: ``aligned`` adds, for every sample of every agent, K answers in which all partners give
-    sample G + k (G + N*G*K in all); ``cross`` takes all combinations but those of extra samples alone
+    K ``extra`` samples of every agent, G .. G + K - 1, each of the G samples is also judged with the
+    partners' extra samples. ``aligned`` adds K answers for every sample of every agent, in which all partners
+    give sample G + k (G + N*G*K in all). ``cross`` takes all combinations except those of only extra samples
     ((G+K)**N - K**N).
 
     Raises:

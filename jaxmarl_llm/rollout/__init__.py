@@ -1,4 +1,4 @@
-"""`run` lets a team answer some items by a protocol and a task judge the answers; it returns a `Forest`.
+"""`run`: a team answers items by a protocol and a task judges the answers; the result is a `Forest`.
 
 `episode` is the loop, `requests` samples the answers to a list of requests or gets them from an expert,
 `scoring` judges them through `bridge`, `journal` keeps each step on disk, `counterfactuals` judges joint

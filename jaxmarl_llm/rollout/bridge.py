@@ -1,14 +1,14 @@
 """The only callback of the package: tokens in, rewards out, as a JAX call.
 
-The rewards that the callback returns are the ones that credit is computed from. Whatever else the scorer
-returns for a call (texts, parts, verdicts) stays on the host as that call's record; the program returns the
-number of the call beside the rewards, and `Bridge.record` returns the record of that number.
+Credit is computed from the rewards that the callback returns. Whatever else the scorer returns for a call
+(texts, parts, verdicts) stays on the host as that call's record. The program returns the call's number with
+the rewards, and `Bridge.record` returns the record of that number.
 
 The host scorer gets the whole batch in one call, un-vmapped. Nothing raises inside the callback (on several
 devices that deadlocks or aborts the process): the number of a call that failed comes back negative, and
 `Bridge.record` raises the scorer's own error. `Bridge.__call__` can be used inside any user's jit.
-`Bridge.run` sends the batch through a small program of its own, so that big programs stay in the compilation
-cache: one flat message, of a size that all batches of a run fit in, so that it is compiled once.
+`Bridge.run` sends the batch through a small separate program, so that big programs stay in the compilation
+cache: one flat message, of a size that fits all batches of a run, so that it is compiled once.
 """
 
 import functools
@@ -25,9 +25,9 @@ from jax.experimental import io_callback
 
 from jaxmarl_llm.utils.errors import UserError
 
-MESSAGE_ROOM = 1 << 16  # int32 numbers of the smallest message; larger ones double it
-REWARDS_ROOM = 1 << 12  # rewards that come back, likewise
-RECORDS_KEPT = 64  # of calls whose record nobody takes
+MESSAGE_ROOM = 1 << 16  # int32 numbers of the smallest message; larger ones use doubled sizes
+REWARDS_ROOM = 1 << 12  # returned rewards, likewise
+RECORDS_KEPT = 64  # records that are kept until they are taken
 
 
 class Scored(NamedTuple):
@@ -40,8 +40,8 @@ class Scored(NamedTuple):
 Scorer = Callable[..., Scored]
 
 _CALLS = itertools.count(1)
-# Of several runs in this process: their programs would disturb each other's times, and callbacks that wait
-# for each other's threads may wait for ever.
+# For several runs in this process: their programs would disturb each other's timings, and callbacks that
+# wait for each other's threads may deadlock.
 _ONE_AT_A_TIME = threading.Lock()
 _SENT: dict[int, Callable[[np.ndarray], tuple[np.ndarray, np.int32]]] = {}  # by call: its message's reader
 
@@ -59,7 +59,7 @@ class Bridge:
     def __init__(self, scorer: Scorer, shape: Callable[[int, int], tuple[int, ...]]):
         self._scorer = scorer
         self._shape = shape
-        self._results: dict[int, Any] = {}  # by call: its record, or its error
+        self._results: dict[int, Any] = {}  # the record or error of each call
 
     def __call__(self, tokens: dict, lengths: dict, items_B, *more) -> tuple[jax.Array, jax.Array]:
         """Rewards (float32, of the declared shape) and the call's number (int32); call it un-vmapped.
@@ -84,7 +84,7 @@ class Bridge:
 
         Raises:
           the scorer's error, if it failed in that call.
-          RuntimeError: if the record was taken before, or `RECORDS_KEPT` later ones came since.
+          RuntimeError: if the record was taken before, or if `RECORDS_KEPT` later calls were made since.
         """
         number = int(call)
         if abs(number) not in self._results:
@@ -96,7 +96,7 @@ class Bridge:
         return result
 
     def run(self, tokens: dict, lengths: dict, items_B, *more) -> tuple[np.ndarray, Any]:
-        """Rewards (float32, of the declared shape) and the call's record, by a program of its own.
+        """Rewards (float32, of the declared shape) and the call's record, by a separate program.
 
         Raises the scorer's error.
         """
@@ -140,15 +140,15 @@ class Bridge:
 
 
 def _room(size: int, least: int) -> int:
-    """Smallest of least, 2 least, 4 least, .. that holds ``size`` numbers: every size is a compilation."""
+    """Smallest of least, 2 least, 4 least, .. with room for ``size`` numbers: every size is compiled."""
     return least << max(0, math.ceil(math.log2(max(size, 1) / least)))
 
 
 @functools.cache
 def _host_device() -> jax.Device:
-    """Where messages go: a device of the host, so that an accelerator computes on while its answers are judged.
+    """The device for messages: a host device, so that the accelerator keeps computing during judgement.
 
-    The first local device, where JAX was told to do without the host's.
+    The first local device if JAX is configured without a host device.
     """
     try:
         return jax.local_devices(backend="cpu")[0]
@@ -160,8 +160,8 @@ def _host_device() -> jax.Device:
 def _program(room: int, rewards_room: int, device: jax.Device) -> Callable:
     """A compiled program: message (room,) int32 to rewards (rewards_room,) float32 and the call's number.
 
-    ``out_shardings`` is explicit: left to the partitioner, the result of a callback comes back in a form that
-    the next program refuses.
+    ``out_shardings`` is explicit: otherwise the partitioner returns the callback's result in a form that the
+    next program refuses.
     """
     specs = (jax.ShapeDtypeStruct((rewards_room,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32))
     sharding = jax.sharding.SingleDeviceSharding(device)

@@ -1,24 +1,24 @@
-"""Judge joint answers without an agent: its part is replaced, and the answer judged again.
+"""Judge joint answers without an agent: its part is replaced, and the answer is judged again.
 
     C_n,j = R(joint answer j with another part for agent n's)
 
 The other part is one of `KINDS`:
 
     nothing    an empty text
-    sample     another sample of the agent's at the same node: the next one, after the last the first
-    reference  the most likely answer to the problem of the agent as the team began (untrained: adapters off),
-               whatever the turn
-    solo       none, and all others answer again without the agent: C is the mean reward of the samples drawn
-               so at the node, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563). Where
-               an adviser speaks (`protocols.Advice`) whole episodes are played again without it, from the same
+    sample     the agent's next sample at the same node (after the last, the first)
+    reference  the greedy answer to the problem by the agent's initial policy (untrained: adapters off), in
+               every turn
+    solo       none; all others answer again without the agent: C is the mean reward of these new samples at
+               the node, the same for all its joint answers (the solver alone: CCPO, arXiv 2603.21563). With
+               an adviser (`protocols.Advice`) whole episodes are played again without it, from the same
                starts and with the same random key (`without_adviser`)
 
-With the first three the partners' texts stay as they are. Where they had read the agent's part (pipeline,
-discussion) that measures how the judge values the part, not what they would have written without it; an agent
-whose part nobody read is left out in this way with ``solo`` too.
+With the first three the partners' texts stay unchanged. If partners had read the agent's part (pipeline,
+discussion), this measures how the judge values the part, not what they would have written without it. An
+agent whose part no partner read is also replaced in this way with ``solo``.
 
-All of these answers are judged in one call after the rollout (``solo``: one per agent whose part was read),
-equal ones once, and not those that the rollout has judged already. None of them is trained on.
+All these answers are judged in one call after the rollout (``solo``: one call per agent whose part was read).
+Equal answers are judged once, and those already judged in the rollout are reused. None of them is trained on.
 """
 
 import dataclasses
@@ -45,11 +45,11 @@ class SecondRollout:
 
     Attributes:
       rollout: ``rollout(protocol, trainables=.., key=.., last_greedy=..)``: `rollout.run` on the same items.
-      protocol: of the rollout; with ``solo`` it has ``prompts``.
+      protocol: the rollout's protocol; with ``solo`` it has ``prompts``.
       trainables: the current parameters of each member of the team.
-      key: random key, not that of the rollout.
+      key: random key, different from the rollout's.
       references: parameters of each member's reference policy; None: the base, (): the base for all.
-      first_key: that of the rollout, for what is compared with it draw by draw; None where nothing is.
+      first_key: the rollout's key, for comparison draw by draw; None if not needed.
     """
 
     rollout: Rollout
@@ -63,7 +63,8 @@ class SecondRollout:
 def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: SecondRollout) -> Forest:
     """The forest with its ``counterfactuals``, float32 (N, J), agents in the order of the joint answers.
 
-    NaN where no reward applies to the replaced answer. With an adviser it is the forest of `without_adviser`.
+    NaN where no reward applies to the replaced answer. With an adviser the result is that of
+    `without_adviser`.
 
     Args:
       forest: of a rollout.
@@ -72,8 +73,8 @@ def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: S
       again: for ``reference`` and ``solo``.
 
     Raises:
-      ValueError: for another kind, for ``sample`` where an agent has one sample at a node, and for ``solo``
-        of several turns.
+      ValueError: for another kind, for ``sample`` if an agent has one sample at a node, and for ``solo``
+        with several turns.
     """
     if kind not in KINDS:
         raise UserError(f"counterfactual={kind!r}; allowed: {', '.join(KINDS)}")
@@ -100,8 +101,8 @@ def with_counterfactuals(forest: Forest, kind: str, scorer: TaskScorer, again: S
 def without_adviser(forest: Forest, again: SecondRollout) -> Forest:
     """The forest with ``alone``: its episodes once more, played by the actor alone.
 
-    Turn t of a chain draws with the same random key as turn t of the chain with advice, as long as all episodes go on:
-    a row of the sampler takes its key from its place in the batch.
+    Turn t of a chain draws with the same random key as turn t of the chain with advice while no episode has
+    ended: a row of the sampler gets its key from its position in the batch.
     """
     protocol = again.protocol
     options = dict(trainables=again.trainables, key=again.first_key, key_step=protocol.step_of_turn)
@@ -118,7 +119,7 @@ def replaced_rewards(
     Also returns the number of answers that were judged for them.
     """
     texts_J = [tuple(forest.turns[i].message for i in joint.turns) for joint in forest.joints]
-    # Where judgements depend on what came before, that is part of the question.
+    # If judgements depend on earlier answers, these are part of the key.
     before_J = forest.histories() if scorer.sequential else [()] * len(forest.joints)
     place_J = [(j.item, _key(before)) for j, before in zip(forest.joints, before_J, strict=True)]
     histories = dict(zip(place_J, before_J, strict=True))
@@ -139,7 +140,7 @@ def replaced_rewards(
 
 
 def _key(history) -> tuple:
-    """A conversation so far as something that can be compared."""
+    """The conversation so far in a comparable form."""
     return tuple(tuple(sorted(texts.items())) for texts in history)
 
 
@@ -228,6 +229,6 @@ def solo_rewards(
 
 
 def _heard(forest: Forest, agent: str) -> bool:
-    """Whether, after the agent's first turn, another agent continued a turn."""
+    """Whether another agent continued a turn after the agent's first turn."""
     first = next(turn.id for turn in forest.turns if turn.agent == agent)
     return any(turn.agent != agent and turn.parent is not None and turn.id > first for turn in forest.turns)

@@ -1,10 +1,10 @@
 """Dynamic sampling: draw other problems in place of those without a signal (DAPO, arXiv 2503.14476).
 
-A problem whose answers all earn the same gives every advantage 0, and nobody learns from it. DAPO draws
-further prompts until a batch is full of others; here at most a given number of further draws, each of as many
-problems as the first one, so that nothing is compiled for it. What of them is left over is not learned from.
-Whether a problem has a signal is read from the advantages of the credit, so that it holds for every kind of
-joint answers and for several turns: rewards of joint answers can differ while each agent's returns do not.
+If all answers to a problem earn the same, every advantage is 0, and no agent learns from it. DAPO draws
+further prompts until a batch is full of others. Here there are at most a given number of further draws, each
+with as many problems as the first one, so nothing new is compiled. Surplus problems are not learned from.
+Whether a problem has a signal is read from the advantages, so it works for every kind of joint answers and
+for several turns: rewards of joint answers can differ while each agent's returns do not.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ def with_signal(
     """The forest of an iteration, with other problems in place of those without a signal.
 
     Args:
-      draw: ``draw(number)`` is the forest of a draw: number 0 of the iteration's own problems, 1 to ``most``
-        of as many others. It is the same whenever it is called with a number.
-      has_signal: which problems of a forest somebody learns from, bool (items,).
-      most: further draws at most; fewer are made if there are enough problems with a signal.
+      draw: ``draw(number)`` is the forest of a draw: number 0 has the iteration's own problems, 1 to ``most``
+        have as many others. Every call with the same number gives the same forest.
+      has_signal: whether any agent learns from each problem of a forest, bool (items,).
+      most: largest number of further draws; drawing stops when enough problems have a signal.
 
     Returns:
-      As many problems as the first draw has: those with a signal, in the order in which they were drawn, and
-      if they are too few, some of the first draw without one. ``unused`` are the others; () without further
+      As many problems as the first draw has: those with a signal in the order in which they were drawn; if
+      they are too few, also some of the first draw without one. ``unused`` has the others; () without further
       draws.
     """
     drawn, signals = [draw(0)], []
@@ -58,7 +58,7 @@ def with_signal(
 
 
 def _kept(signals: list[np.ndarray], size: int) -> list[list[int]]:
-    """The problems of each draw that are learned from, by their places there."""
+    """The problems of each draw that are learned from, by their positions there."""
     kept, room = [], size
     for signal_P in signals:
         kept.append(np.flatnonzero(signal_P)[:room].tolist())

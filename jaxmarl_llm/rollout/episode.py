@@ -67,25 +67,25 @@ def run(
       params: how tokens are drawn.
       max_prompt_tokens, long_prompts: see `requests.encode_prompt`.
       last_greedy: the last sample of each request takes the most likely tokens, as do turns that continue it.
-      journal: keeps the result of every step; steps of this rollout that it holds are not computed again.
+      journal: keeps the result of every step; stored steps of this rollout are not computed again.
       prompt_sizes: by member of the team, the sizes that its prompts are padded to, see `padding.pad_team`;
-        None: those that each batch needs.
+        None: the sizes that each batch needs.
       timer: context manager that measures the phases "sample" and "score".
       engine: what draws the completions.
-      step: iterations behind the parameters, of which an engine's names of adapters speak.
-      key_step: step of the protocol -> the step whose random key it draws with; another one where the rollout is
-        compared with one of another protocol.
-      drawn: is called with the number of steps that are drawn and judged, before every further one.
+      step: iterations that the parameters have been trained for; an engine's names of adapters contain it.
+      key_step: step of the protocol -> the step whose random key it uses; differs if the rollout is compared
+        with one of another protocol.
+      drawn: called before every further step, with the number of steps drawn and judged.
 
     Returns:
       The forest; ``Turn.item`` and ``Joint.item`` index its ``items``.
 
     Raises:
-      errors of the task's judge, and ValueError for prompts that are too long, or if the journal is of
+      errors of the task's judge, and ValueError for prompts that are too long, or if the journal belongs to
       another rollout.
     """
     items = tuple(scorer.task.items[i] for i in item_ids)
-    key_data = np.asarray(jax.random.key_data(key))  # here alone: reading it waits for the device
+    key_data = np.asarray(jax.random.key_data(key))  # read only here, since it waits for the device
     state = Episode(items, np.random.default_rng(key_data))
     journal = journal or Journal(None)
     same_key = key_data, str(jax.random.key_impl(key))
@@ -95,8 +95,8 @@ def run(
     while requests := next_requests(protocol, state, team.agents):
         if level:
             drawn(level)
-        # All answers judged last may get a next turn; fewer are padded, so that there are few shapes. Episodes end at
-        # any turn: there the batch stays as large as if none had.
+        # All answers judged last may get a next turn; fewer are padded, so that there are few shapes.
+        # Episodes may end at any turn; the batch then keeps its size.
         sizes = (whole, whole) if scorer.sequential else (len(items), max(len(items), answered))
         pending = _encode(state, team, requests, level, max_prompt_tokens, long_prompts, last_greedy)
         level_key = jax.random.fold_in(key, key_step(level))
@@ -122,7 +122,7 @@ def run(
 
 
 def _identity(scorer: TaskScorer, items, key: tuple[np.ndarray, str]) -> tuple:
-    """What two equal rollouts have in common: items, random key, and how answers are combined."""
+    """What identifies a rollout: items, random key, and how answers are combined."""
     return tuple(map(item_name, items)), key, scorer.agents, scorer.combinations(2 + scorer.extra)
 
 
@@ -136,7 +136,7 @@ def _sample(
     prompt_sizes: Sequence[Sizes | None] | None,
     timer: Timer,
 ) -> list[Turn]:
-    """Answers to the requests of one step, in their order, each stack's as one batch."""
+    """Answers to the requests of one step, in their order, one batch per stack."""
     new_turns: list[Turn] = []
     for i, own in enumerate(published):
         of_stack = [n for n in pending if n.request.agent in own.member.stack.agents]
@@ -155,7 +155,7 @@ def _sample(
 
 
 def _check_versions(turns: Sequence[Turn], published: Sequence[Published]) -> None:
-    """Refuse completions of other adapters than those that are published, as from the journal of another state."""
+    """Refuse completions of adapters other than the published ones, such as from another state's journal."""
     now = {agent: version for own in published for agent, version in own.versions.items()}
     for turn in turns:
         if turn.version != now.get(turn.agent, ""):
@@ -174,7 +174,7 @@ def _encode(
     for number, request in enumerate(requests, start=len(state.requests)):
         name = item_name(state.items[request.item])
         member = team[request.agent]
-        # The longest prompt of a model behind an endpoint is not known here.
+        # The prompt limit of a model behind an endpoint is not known here.
         most, before = (None, None) if member.remote else (limit, continued(state, request))
         written = written_on(state, request)
         ids, cut = encode_cut(member.tokenizer, request, most, on_long, name, before, written)
@@ -198,7 +198,7 @@ def _judge(
 ) -> list[Joint]:
     """Score the joint answers of some nodes through the bridge, in one call of one shape.
 
-    An agent that is not in a node counts with an empty text.
+    An agent that is not in a node has an empty text.
     """
     samples = {len(ids) for node in nodes for ids in node.turns.values()}
     if len(samples) != 1:
@@ -208,7 +208,7 @@ def _judge(
     widths = _widths(state, answers_of, {a: params.of(a).max_new_tokens for a in scorer.agents})
     tokens = {agent: np.zeros((rows, samples, width), np.int32) for agent, width in widths.items()}
     lengths = {agent: np.zeros((rows, samples), np.int32) for agent in scorer.agents}
-    items_P = np.full(rows, -1, np.int32)  # rows that only fill up the batch are not judged
+    items_P = np.full(rows, -1, np.int32)  # padding rows are not judged
     for p, node in enumerate(nodes):
         items_P[p] = item_ids[node.item]
         for agent, ids in node.turns.items():
@@ -237,7 +237,7 @@ def _judge(
 
 
 def _earlier(state: Episode, nodes: Sequence[Node], scorer: TaskScorer, rows: int) -> Earlier:
-    """The joint answers before each node, as tokens; rows that only fill up the batch have none."""
+    """The joint answers before each node, as tokens; padding rows have none."""
     chains = [[own_turns(state, j) for j in state.before(node.follows)] for node in nodes]
     written = {
         turn.id: _message(state, scorer, turn.id) for chain in chains for turns in chain for turn in turns
@@ -259,18 +259,18 @@ def _earlier(state: Episode, nodes: Sequence[Node], scorer: TaskScorer, rows: in
 
 
 def _message(state: Episode, scorer: TaskScorer, i: int) -> np.ndarray:
-    """Token ids of all that a turn's agent has written in its message: of a prefix, then of the turn."""
+    """Token ids of a turn's whole message: of its prefix, then of the turn."""
     turn = state.turns[i]
     before = written_on(state, state.requests[turn.request])
     if before is not None:
         ids = without_end(scorer.tokenizers[turn.agent], _message(state, scorer, before.id))
-    else:  # a text that it did not write itself
+    else:  # a text that the agent did not write itself
         ids = scorer.tokenizers[turn.agent].encode(turn.prefix) if turn.prefix else []
     return np.array([*ids, *turn.completion.tolist()], np.int32)
 
 
 def _widths(state: Episode, written: Mapping[int, np.ndarray], least: dict[str, int]) -> dict[str, int]:
-    """Room for each agent's answers, by turn: ``least`` tokens, doubled for texts in bytes or of several turns."""
+    """Room for each agent's answers, by turn: ``least`` tokens, doubled for bytes or several turns."""
     widths = dict(least)
     for i, ids in written.items():
         while widths[state.turns[i].agent] < len(ids):

@@ -1,10 +1,10 @@
 """Keep a rollout on disk step by step, so that an interrupted one continues where it stopped.
 
-Every step of a rollout leaves two files in the journal's folder, ``<step>_turns.json`` when its answers have
-been drawn and ``<step>_joints.json`` when they have been judged, so that a kill loses at most the work on one
-file. Each holds digests of the rollout (items, random key, sampling) and of the requests; the same rollout
-takes its answers from there, any other is refused. The digests do not cover the team's parameters and the
-judge: keep a folder for each state of the team.
+Every step of a rollout leaves two files in the journal's folder: ``<step>_turns.json`` once its answers are
+drawn, and ``<step>_joints.json`` once they are judged. So a kill loses at most the work on one file. Each
+file has digests of the rollout (items, random key, sampling) and of the requests. The same rollout reads its
+answers from there; any other is refused. The digests do not cover the team's parameters and the judge, so use
+one folder for each state of the team.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ import numpy as np
 from jaxmarl_llm.utils import distributed, formats
 from jaxmarl_llm.utils.errors import UserError
 
-# Modules whose dataclasses may be read back: records of the forest, and judgements of tasks.
+# Modules whose dataclasses may be stored: records of the forest, and judgements of tasks.
 _MODULES = ("jaxmarl_llm.forest", "jaxmarl_llm.tasks")
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ImportError)
 
@@ -29,12 +29,12 @@ _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, ImportError)
 class Journal:
     """Stores drawn and judged answers on disk, for `rollout.run`.
 
-    Of several processes the first one reads and writes for all.
+    With several processes, the first one reads and writes for all.
 
     Args:
-      folder: of one rollout, created when something is kept; None keeps nothing.
+      folder: of one rollout, created when something is stored; None stores nothing.
       like: folders of other rollouts of the same team. Their answer to the same request in the same step is
-        copied, so that equal beginnings are computed once.
+        copied, so equal beginnings are computed once.
       taken: called with the name and the value of every answer that is read from this folder or another one.
     """
 
@@ -50,13 +50,13 @@ class Journal:
         self._rollout, self._anew = digest(rollout), False
 
     def once(self, name: str, request: Any, bring: Callable[[], Any]) -> Any:
-        """The stored result for this name and request, or that of ``bring()``, which is then stored.
+        """The stored result for this name and request, or the result of ``bring()``, which is then stored.
 
-        A file that cannot be read counts as missing, with a warning. So does one that answers another request
-        if anything before it was computed again, since that may have given another result.
+        A file that cannot be read counts as missing, with a warning. So does a file for another request, if
+        anything before it was computed again, since that may have changed the result.
 
         Raises:
-          ValueError: naming the file, if it is of another rollout or answers another request.
+          ValueError: naming the file, if it belongs to another rollout or another request.
           TypeError: for values that cannot be stored, see `encode`.
         """
         if self._folder is None:
@@ -81,7 +81,7 @@ class Journal:
         return self._folder / f"{name}.json"
 
     def _read(self, name: str, request: str) -> tuple[Any] | None:
-        """The value in the file, as a tuple of one; None if the file counts as missing."""
+        """The value in the file, as a 1-tuple; None if the file counts as missing."""
         path = self._path(name)
         try:
             kept = formats.upgraded(json.loads(path.read_text("utf-8")), path)
@@ -103,7 +103,7 @@ class Journal:
         return None
 
     def _elsewhere(self, name: str, request: str) -> tuple[Any] | None:
-        """The value that another rollout stored for the same request, as a tuple of one; None if none did."""
+        """The value that another rollout stored for the same request, as a 1-tuple; None if none did."""
         for folder in self._like:
             try:
                 path = folder / f"{name}.json"
@@ -144,7 +144,7 @@ def encode(thing: Any) -> Any:
         return {"array": thing.tolist(), "dtype": thing.dtype.name}
     if isinstance(thing, list):
         return [encode(part) for part in thing]
-    if isinstance(thing, tuple):  # a named one comes back equal, without its names
+    if isinstance(thing, tuple):  # a named tuple comes back as an equal plain tuple
         return {"tuple": [encode(part) for part in thing]}
     if isinstance(thing, Mapping):
         return {"dict": [[encode(key), encode(value)] for key, value in thing.items()]}

@@ -1,7 +1,7 @@
-"""Rollouts two at a time: while the answers of one are judged, the next one draws.
+"""Rollouts two at a time: while one is judged, the next one draws completions.
 
-Drawing is the device's work and judging the host's. Draws wait for each other, and so do judgements (`bridge`), so
-that each rollout computes what it would compute alone.
+Drawing uses the device, judging the host. Two draws never run at the same time, nor do two judgements
+(`bridge`), so each rollout computes the same as it would alone.
 """
 
 import concurrent.futures
@@ -21,7 +21,7 @@ Timer = Callable[[str], Any]
 
 
 def in_turns(timer: Timer | None = None) -> Timer:
-    """A timer for several rollouts at the same time, of which one at a time is in the phase "sample"."""
+    """A timer for several rollouts at the same time, of which only one at a time is in the phase "sample"."""
     device = threading.Lock()
 
     @contextlib.contextmanager
@@ -36,9 +36,9 @@ def in_turns(timer: Timer | None = None) -> Timer:
 
 
 def two_at_a_time(tasks: Sequence[Callable[[], T]]) -> Iterator[T]:
-    """The results of some functions, in order; two of them run at the same time, in threads.
+    """The results of some functions, in order; two functions run at the same time, in threads.
 
-    What one raises is raised in its place; functions after it may have run, and no further one begins.
+    An error is raised in its function's place; later functions may have run, and no further one begins.
     """
     if len(tasks) == 1:
         yield tasks[0]()
@@ -55,12 +55,12 @@ def two_at_a_time(tasks: Sequence[Callable[[], T]]) -> Iterator[T]:
 def in_parts(
     run: Callable[..., Forest], parts: int, item_ids: Sequence[int], key: jax.Array, timer: Timer | None
 ) -> Forest:
-    """The forest of some items that are drawn in equal parts, one after the other; part k with ``fold_in(key, k)``.
+    """The forest of items drawn in equal parts, one after the other; part k uses ``fold_in(key, k)``.
 
     Args:
       run: ``run(item_ids=.., key=.., timer=..)``, the forest of some items.
-      parts: a divisor of the number of items. Several processes make one part after the other: each must make the
-        same calls in the same order.
+      parts: a divisor of the number of items. Several processes run the parts one after the other, since all
+        must make the same calls in the same order.
     """
     size, shared_timer = len(item_ids) // parts, in_turns(timer)
     tasks = [

@@ -23,9 +23,9 @@ from jaxmarl_llm.utils.errors import UserError
 class PendingRequest(NamedTuple):
     """A request with its number, the id of its first turn, and its prompt as token ids.
 
-    With ``greedy`` its last sample takes the most likely tokens. ``item`` is the name of its item in errors.
-    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol. The first ``stem`` tokens of the
-    prompt are that of the turn that it continues.
+    With ``greedy`` its last sample takes the most likely tokens. ``item`` is its item's name in errors.
+    ``cut`` tokens of the prompt were cut off. ``step`` is its step of the protocol. The first ``stem`` tokens
+    of the prompt are the prompt of the turn that it continues.
     """
 
     number: int
@@ -42,7 +42,7 @@ class PendingRequest(NamedTuple):
 def encode_prompt(
     tokenizer, request: SpeakRequest, limit: int | None, on_long: str = "error", item: str = ""
 ) -> list[int]:
-    """Token ids of a request's chat; ``item`` is the name of its item in errors, '' stands for its index.
+    """Token ids of a request's chat; ``item`` is the name of its item in errors, '': its index is used.
 
     A prompt of more than ``limit`` tokens is a ValueError, or with ``on_long="truncate"`` loses tokens on the
     left, with a warning in the log. None is no limit.
@@ -61,9 +61,9 @@ def encode_cut(
 ) -> tuple[list[int], int]:
     """`encode_prompt`, and the number of tokens that were cut off.
 
-    ``continued``: the request and the answer that this one continues (`turns.continued`), whose ids the prompt then
-    begins with, where the tokenizer can (`Tokenizer.continue_chat`). ``written``: the turn whose text it goes on from
-    (`turns.written_on`): the prompt is that of the turn and its completion.
+    ``continued``: the request and the answer that this one continues (`turns.continued`). The prompt then
+    begins with their ids, if the tokenizer supports it (`Tokenizer.continue_chat`). ``written``: the turn
+    whose text it continues (`turns.written_on`): the prompt is that turn's prompt and completion.
     """
     if written is not None:
         ids, cut = [*written.prompt.tolist(), *without_end(tokenizer, written.completion)], written.cut
@@ -87,7 +87,7 @@ def encode_cut(
 
 
 def without_end(tokenizer, completion: np.ndarray) -> list[int]:
-    """The ids of a completion without the one that ended it."""
+    """The ids of a completion without the id that ended it."""
     ids = completion.tolist()
     return ids[:-1] if ids and ids[-1] in tokenizer.eos_ids else ids
 
@@ -95,7 +95,7 @@ def without_end(tokenizer, completion: np.ndarray) -> list[int]:
 def _continued_ids(
     tokenizer, request: SpeakRequest, continued: tuple[SpeakRequest, Turn] | None
 ) -> tuple[list[int], int] | None:
-    """Ids of a request's chat that begin with those of an earlier prompt and its answer, and what that was cut by."""
+    """Ids of a request's chat, beginning with an earlier prompt and answer, and that prompt's cut."""
     if continued is None:
         return None
     earlier, turn = continued
@@ -116,12 +116,12 @@ def sample_turns(
     engine: Engine = LOCAL,
     published: Published | None = None,
 ) -> list[Turn]:
-    """Answer one stack's requests as one batch, filled up to a `padded_size` between ``sizes``.
+    """Answer one stack's requests as one batch, padded to a `padded_size` between ``sizes``.
 
-    ``prompt_sizes``: the sizes that prompts are padded to, see `padding.pad_team`. Some agents of the stack
-    may have no requests, or fewer than others; all must be for the same number of samples. Agents with
-    different sampling settings (`SamplingParams.agents`) get batches of their own, remote ones go to `ask`.
-    ``engine`` draws, from what it has ``published``; None: it publishes the parameters first.
+    ``prompt_sizes``: the sizes that prompts are padded to, see `padding.pad_team`. Agents of the stack may
+    have no requests, or fewer than others; all requests must be for the same number of samples. Agents with
+    different sampling settings (`SamplingParams.agents`) get separate batches; remote agents use `ask`.
+    ``engine`` draws with what is ``published``; None: it publishes the parameters first.
     """
     if member.remote:
         return ask(member, pending, key, params)
@@ -151,7 +151,7 @@ def _kinds(
 
 @functools.lru_cache(maxsize=64)
 def _ends(tokenizer, until: str) -> tuple[StopText, ...]:
-    """A text at which completions end; making it reads the whole vocabulary."""
+    """A text at which completions end; creating it reads the whole vocabulary."""
     return tokenizer.stop_texts((until,))
 
 
@@ -208,9 +208,9 @@ def ask(
 ) -> list[Turn]:
     """Get an expert's answers to the requests of its agents, with one call for every sample.
 
-    The random key selects among its possible answers (`Request.stream`): a repeated rollout gets the same
-    answers, as far as the expert has kept them. Of ``params`` the expert gets the temperature and the number
-    of tokens; greedy samples use temperature 0.
+    The random key selects among the expert's possible answers (`Request.stream`): a repeated rollout gets the
+    same answers, if the expert has stored them. From ``params`` the expert gets the temperature and the
+    number of tokens; greedy samples use temperature 0.
     """
     if kept := next((n.request for n in pending if n.request.prefix or n.request.until), None):
         raise UserError(
@@ -232,7 +232,7 @@ def ask(
         )
         for n, g, agent_params in wanted
     ]
-    # Otherwise each process would get other answers, and pay for them.
+    # Otherwise each process would get different answers, and pay for them.
     replies = distributed.on_main(member.expert.ask)(requests)
     return [_told(n, g, reply, member.tokenizer) for (n, g, _), reply in zip(wanted, replies, strict=True)]
 

@@ -17,8 +17,8 @@ from jaxmarl_llm.utils import distributed
 class Earlier(NamedTuple):
     """The joint answers before those of each row, as the callback receives them.
 
-    tokens[agent] int32 (B, H, L) and lengths[agent] (B, H): what each agent wrote, H turns of it at most, the first one
-    first. turns_B (B,): how many turns came before.
+    tokens[agent] int32 (B, H, L) and lengths[agent] (B, H): what each agent wrote in at most H turns, oldest
+    first. turns_B (B,): the number of earlier turns.
     """
 
     tokens: dict[str, np.ndarray]
@@ -33,9 +33,9 @@ class TaskScorer:
       task: the items and their judge.
       tokenizers: agent -> tokenizer.
       joint_mode: ``aligned`` or ``cross``; see `forest.joint_samples`.
-      extra: K, the number of each agent's last samples that only serve to judge its partners' samples.
+      extra: K, the number of each agent's last samples used only to judge its partners' samples.
 
-    It is the scorer of a `bridge.Bridge`, and holds one itself for `judge`.
+    It is the scorer of a `bridge.Bridge`, and has its own bridge for `judge`.
     """
 
     def __init__(self, task: Task, tokenizers: dict[str, Any], joint_mode: str, extra: int = 0):
@@ -61,13 +61,13 @@ class TaskScorer:
 
     @property
     def sequential(self) -> bool:
-        """Whether judgements depend on the answers before, which `judge` then needs."""
+        """Whether judgements depend on earlier answers, which `judge` then needs."""
         return is_sequential(self.task)
 
     def judge(
         self, tokens: dict, lengths: dict, items_B: np.ndarray, earlier: Earlier | None = None
     ) -> list[tuple[float, Judgement]]:
-        """Rewards and judgements of all joint answers through the bridge, those of one prompt together.
+        """Rewards and judgements of all joint answers through the bridge, grouped by prompt.
 
         The rewards are float32, as the callback returned them; NaN where the reward does not apply. Each
         process judges its share of the prompts and receives the others'. ``earlier``: of a sequential task.
@@ -88,10 +88,10 @@ class TaskScorer:
     def judge_texts(
         self, items: Sequence[Any], completions: dict[str, list[str]], histories: Sequence[History] = ()
     ) -> list[Judgement]:
-        """Judgements of joint answers that are given as texts, in order; the task judges them in one call.
+        """Judgements of joint answers given as texts, in order; the task judges them in one call.
 
-        Each process judges its share and receives the others'. ``histories``: one for each answer; a task that is not
-        sequential does not read them.
+        Each process judges its share and receives the others'. ``histories``: one for each answer; only a
+        sequential task reads them.
         """
         count, share = jax.process_count(), slice(jax.process_index(), None, jax.process_count())
 
@@ -107,7 +107,7 @@ class TaskScorer:
     ) -> Scored:
         """Total rewards, float32 (B, J), of tokens[agent] (B, G, L) cut to lengths[agent] (B, G).
 
-        NaN where the reward does not apply, and in rows whose item is negative: they only fill up the batch.
+        NaN where the reward does not apply, and in padding rows, whose item is negative.
         The record is a list of the judgements of the other rows' joint answers, in order. ``earlier``: of a
         sequential task.
         """

@@ -3,7 +3,7 @@
 `types.Task` is the interface of a task. Its `judge(items, completions)` gives a `Judgement` per joint answer.
 
 In the tasks of `programs.task` every agent writes a whole program of its own: `programs.optimisation` and
-`programs.generation`, with the prompts of LessonL and of the methods that it is compared with.
+`programs.generation`. Their prompts are those of LessonL and of the methods it is compared with.
 """
 
 from jaxmarl_llm.tasks.coding.data_files import load_items

@@ -17,11 +17,11 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class CentralisedTask:
-    """A task whose agents are all played by one.
+    """One agent plays all agents of a task.
 
     Args:
-      task: with several agents; its items, judge and scale stay the same.
-      agent: name of the one that plays them.
+      task: a task with several agents; items, judge and scale stay the same.
+      agent: the name of the single agent.
     """
 
     def __init__(self, task: Task, agent: str = "team"):
@@ -33,13 +33,13 @@ class CentralisedTask:
         self.tools = getattr(task, "tools", None)
 
     def prompts(self, item) -> dict[str, list[dict[str, str]]]:
-        """Chat messages: those of all roles side by side."""
+        """Chat messages: the chats of all roles, merged into one."""
         return {self.agents[0]: merge(self._task.prompts(item))}
 
     def references(self, item) -> dict[str, str | list[str]] | None:
         """Reference answers of all roles, each under its tag; None where the task has none for the item.
 
-        Of lists of texts the n-th of all roles are one answer.
+        If roles have lists of texts, the n-th texts of all roles form one answer.
         """
         references = getattr(self._task, "references", None)
         if references is None:
@@ -50,9 +50,9 @@ class CentralisedTask:
         return {self.agents[0]: _tagged_lists(by_role)}
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of the roles' joint answers, in order; see the task's own.
+        """Judgements of joint answers, in order, by the wrapped task.
 
-        What roles earn by themselves (`Judgement.local`) is left out: there is one agent, and it earns the total.
+        The roles' own rewards (`Judgement.local`) are left out: the single agent earns the total.
         """
         check_batch(items, completions, self.agents)
         replies = [split(text, self.roles) for text in completions[self.agents[0]]]
@@ -60,7 +60,7 @@ class CentralisedTask:
         return [dataclasses.replace(judged, local={}) for judged in self._task.judge(items, by_role)]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """The feedback to every role, under its tag."""
+        """The feedback for all roles, each under its tag."""
         roles = self.roles
         apart = [
             dataclasses.replace(a, completions=split(a.completions[self.agents[0]], roles)) for a in answers
@@ -69,10 +69,10 @@ class CentralisedTask:
 
 
 def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str]]:
-    """Merge the chats of all roles into one: message by message, every role's under its tag.
+    """Merge the chats of all roles message by message, each role's text under its tag.
 
-    Lines that all roles' questions begin with, such as the problem, stand once, before the tags. Of system
-    messages the first role's stays. ValueError if the chats differ in the order of their messages' roles.
+    Lines with which all roles' questions begin, such as the problem, are written once, before the tags. Only
+    the first role's system message is kept. ValueError if the message roles of the chats differ in order.
     """
     kinds = {tuple(message["role"] for message in messages) for messages in prompts.values()}
     if len(kinds) != 1:
@@ -90,7 +90,7 @@ def merge(prompts: Mapping[str, Sequence[dict[str, str]]]) -> list[dict[str, str
 
 
 def _question(texts: Mapping[str, str]) -> str:
-    """All roles' questions as one: first the lines that they share, then the rest of each."""
+    """All roles' questions as one: first the lines that they share, then the rest of each, under its tag."""
     lines = [text.strip().split("\n") for text in texts.values()]
     shared = os.path.commonprefix(lines)
     rests = ["\n".join(of_role[len(shared) :]) for of_role in lines]

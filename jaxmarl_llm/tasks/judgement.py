@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmarl_llm.utils.errors import UserError
 
-# The joint answers before one in its conversation, the first one first: {agent: text} of each.
+# The earlier joint answers of a conversation, oldest first: {agent: text} each.
 History = Sequence[Mapping[str, str]]
-# Names that evaluations give to other numbers than parts of the reward.
+# Names that evaluations use for other numbers; parts of the reward cannot have them.
 _TAKEN, _TAKEN_STARTS = (
     ("step", "return"),
     ("return_", "pass@", "verdict/", "length/", "truncated/", "tokens/"),
 )
-# Endings of other numbers that evaluations name "return_..": of an interval, of greedy answers, of turns, of grades.
+# Suffixes of other "return_.." numbers of evaluations: intervals, greedy answers, turns, grades.
 _ENDINGS, _GRADE = r"low|high|greedy|turns|turn\d+", r"grade-?\d+"
 
 
@@ -25,11 +25,11 @@ class Judgement:
 
     parts: the reward's named parts. total: on the reward's own scale, often the sum of the parts, None where
     the reward does not apply.
-    verdict: the executor's verdict, or the level at which the answer stopped before any test.
+    verdict: the executor's verdict, or the level at which the answer failed before any test.
     failures: short texts, one per failed test. program_source: what ran ('' if nothing did).
     interactions: calls between the agents' programs, as the executor saw them (rows of `Interaction`).
-    local: reward of each agent by itself, by name, if the task gives one; no part of the total.
-    done: whether the episode has ended, so that no turn follows this answer; of sequential tasks only.
+    local: each agent's own reward, by name, if the task gives one; not included in the total.
+    done: whether the episode has ended, so no turn follows; only set by sequential tasks.
     """
 
     parts: dict[str, float]
@@ -50,18 +50,18 @@ class Judgement:
 def judge(
     task, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]
 ) -> list[Judgement]:
-    """The task's judgements of joint answers, in order. Only a sequential task is told what came before each."""
+    """The task's judgements of joint answers, in order. Only a sequential task gets the earlier answers."""
     more = (histories,) if is_sequential(task) else ()
     return list(task.judge(items, completions, *more))
 
 
 def is_sequential(task) -> bool:
-    """Whether what an answer does depends on the answers before it in its conversation (`types.SequentialTask`)."""
+    """Whether an answer's effect depends on earlier answers of its conversation (`types.SequentialTask`)."""
     return bool(getattr(task, "sequential", False))
 
 
 def check_given(items: tuple, agents: tuple[str, ...]) -> None:
-    """Raise ValueError unless there is an item, and an agent, and no two agents of the same name."""
+    """Raise ValueError unless there is at least one item and one agent, and agents' names differ."""
     if not agents or len(set(agents)) != len(agents):
         raise UserError(f"agents is {agents!r}; allowed: one or more names that differ")
     if not items:
@@ -78,12 +78,12 @@ def check_batch(items, completions: dict[str, list[str]], agents: tuple[str, ...
 
 
 def task_ids(items: Sequence) -> str:
-    """The names of some items for an error, each once."""
+    """The task_ids of some items for an error message, each once."""
     return ", ".join(dict.fromkeys(str(item.task_id) for item in items))
 
 
 def check_part_names(names: Iterable[str], what: str) -> None:
-    """UserError if a part of a reward has a name that evaluations give to something else."""
+    """UserError if a part of a reward has a name that evaluations use for something else."""
     for name in names:
         if name in _TAKEN or name.startswith(_TAKEN_STARTS):
             taken = ", ".join((*_TAKEN, *(f"{start}.." for start in _TAKEN_STARTS)))
@@ -91,7 +91,7 @@ def check_part_names(names: Iterable[str], what: str) -> None:
 
 
 def is_statement(word: str) -> bool:
-    """Whether a word can say how problems are stated: "return_<word>" is then the name of no other result."""
+    """Whether a word can be an item's statement: "return_<word>" must not be another result's name."""
     return re.fullmatch(f"{_ENDINGS}|{_GRADE}", word) is None
 
 

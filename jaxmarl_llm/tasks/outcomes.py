@@ -10,7 +10,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 STATUSES = (
     "ok",  # right on all inputs
-    "wrong",  # a wrong answer, or none: exceptions, time-outs, too much memory
+    "wrong",  # a wrong answer or no answer: exceptions, time-outs, too much memory
     "build-error",  # does not compile, or does not define the entry point
     "no-program",  # the answer holds no code
 )
@@ -21,11 +21,11 @@ class Outcome:
     """One agent's program and its result.
 
     status: one of STATUSES. program: the text that ran, '' if none did.
-    score: compares programs, 0 for the worst: the speed-up over the reference, 0 unless ok; or the number
-        of tests passed. low, high: ends of its interval, equal to it where none is known.
+    score: compares programs; the worst have 0: the speed-up over the reference (0 unless ok), or the number
+        of tests passed. low, high: ends of its interval, both equal to it if no interval is known.
     log: message of the compiler or of the failing test, shortened.
     total: tests in all, 0 where the score is a speed-up.
-    executions: programs run for it that count as one attempt: 1, or 0 where nothing ran.
+    executions: how many attempts it counts as: 1, or 0 if nothing ran.
     reused: whether this is the outcome of an earlier measurement of the same program in this run.
     seconds: CPU time (s) of the measurement.
     """

@@ -14,12 +14,12 @@ ROUTES = CALLER, CONCLUSION, GIVE_UP = ("caller", "conclusion", "give up")
 
 
 def last_line(*routes: str) -> str:
-    """A regular expression of texts whose last line names one of some routes, which is its group."""
+    """A regular expression for texts whose last line names one of the routes; its group is the route."""
     return rf"(?:^|\n) *Next: *({'|'.join(routes)}) *\.?\s*\Z"
 
 
 def route_of(text: str) -> str | None:
-    """The route that the last line of a planner's text names; None if it names none.
+    """The route that the last line of a planner's text names, or None.
 
     >>> route_of("The price is needed.\\nNext: caller"), route_of("Next: caller, please"), route_of("caller")
     ('caller', None, None)
@@ -29,15 +29,15 @@ def route_of(text: str) -> str | None:
 
 
 class PlannedTask:
-    """The task for three agents. What is judged is the summarizer's text, or "give up" where the planner did.
+    """The task for three agents. Judged is the summarizer's text, or "give up" where the planner did.
 
     Args:
-      task: with one agent, the role.
+      task: a task with one agent, whose role it is.
       agents: names of the planner, the caller and the summarizer.
 
     Parts: those of the task; ``concluded``, whether there is an answer; ``gave_up``; ``no_route``, whether the
-    planner's last text named no route, or one more call than there may be. An empty text of the summarizer counts
-    so, too: only the last text of a conversation is judged.
+    planner's last text named no route, or asked for more calls than allowed. An empty summarizer text also
+    counts as ``no_route``, since only the last text of a conversation is judged.
     """
 
     def __init__(self, task: Task, agents: Sequence[str]):
@@ -51,11 +51,11 @@ class PlannedTask:
         self.tools = getattr(task, "tools", None)
 
     def prompts(self, item) -> dict[str, Messages]:
-        """Chat messages: the question, the same for all; the protocol adds what each is to do."""
+        """Chat messages: the question, the same for all; the protocol adds each agent's instructions."""
         return dict.fromkeys(self.agents, self._task.prompts(item)[self._role])
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of conversations by their last texts, in order; texts of other agents are ''."""
+        """Judgements of conversations by their last texts, in order; other agents' texts are ''."""
         check_batch(items, completions, self.agents)
         planner, _, summarizer = self.agents
         pairs = list(zip(completions[planner], completions[summarizer], strict=True))

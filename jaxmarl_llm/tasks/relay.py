@@ -1,4 +1,4 @@
-"""A task whose roles are played by other agents in every turn (`protocols.relay`)."""
+"""A task whose roles are played by different agents in every turn (`protocols.relay`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class RelayTask:
-    """The task of one turn for the agents of all turns. A joint answer is by the agents of one turn.
+    """The task of one turn, for the agents of all turns. Each joint answer comes from one turn's agents.
 
     Args:
-      task: with a role for each agent of a turn; items, judge and scale stay the same.
-      agents: names, those of the first turn first, each turn's in the order of the roles.
+      task: a task with one role per agent of a turn; items, judge and scale stay the same.
+      agents: names, the first turn's first, within a turn in the order of the roles.
     """
 
     def __init__(self, task: Task, agents: Sequence[str]):
@@ -28,19 +28,19 @@ class RelayTask:
         self.part_names, self.agents = task.part_names, tuple(agents)
         self._task, self._roles = task, roles
         self._turns = [self.agents[i : i + len(roles)] for i in range(0, len(agents), len(roles))]
-        for name in ("references", "agree", "vote"):  # what a task may have
+        for name in ("references", "agree", "vote"):  # optional methods of a task
             if hasattr(task, name):
                 setattr(self, name, getattr(self, f"_{name}"))
 
     def prompts(self, item) -> dict[str, Messages]:
-        """Chat messages per agent: its role's."""
+        """Chat messages per agent: those of its role."""
         by_role = self._task.prompts(item)
         return {agent: by_role[role] for agents in self._turns for agent, role in self._named(agents)}
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of joint answers, in order; texts of agents of other turns are ''.
+        """Judgements of joint answers, in order; texts of other turns' agents are ''.
 
-        ``Judgement.local`` has what a role earned under the name of each agent that plays it.
+        ``Judgement.local`` has each role's own reward, under the name of every agent that plays it.
         """
         check_batch(items, completions, self.agents)
         by_role: dict[str, list[str]] = {role: [] for role in self._roles}
@@ -50,7 +50,7 @@ class RelayTask:
         return [self._renamed(judgement) for judgement in self._task.judge(items, by_role)]
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
-        """The task's feedback to each role, for the agents that gave the answer."""
+        """The task's feedback to each role, given to the agents that wrote the answer."""
         texts = self._task.feedback([self._by_role(answer) for answer in answers])
         return [
             {agent: by_role[role] for agent, role in self._named(tuple(answer.completions))}
@@ -77,7 +77,7 @@ class RelayTask:
         return dataclasses.replace(answer, completions=self._of_turn(answer.completions))
 
     def _of_turn(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """The texts of the turn that was answered, by role: of which there is one that is not ''."""
+        """The texts by role of the turn that was answered: the one with a text other than ''."""
         answered = [agents for agents in self._turns if any(texts.get(agent) for agent in agents)]
         agents = answered[0] if answered else self._turns[0]
         return {role: texts.get(agent, "") for agent, role in self._named(agents)}

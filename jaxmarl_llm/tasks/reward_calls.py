@@ -1,4 +1,4 @@
-"""Call a user's reward: on the whole batch or on parts of it at a time, in threads or processes, async or not."""
+"""Call a user's reward: on the whole batch or on parts in threads or processes; it may be async."""
 
 import asyncio
 import atexit
@@ -22,11 +22,11 @@ Columns = dict[str, list]
 
 
 class RewardCalls:
-    """A reward function with the way in which it is called.
+    """A reward function and how to call it.
 
     Args:
       reward: ``reward(completions, **columns)``, a function or an ``async def``; a text is its dotted name.
-      workers: the batch is cut into as many parts, which are judged at the same time.
+      workers: the batch is cut into this many parts, which are judged at the same time.
       place: where they are judged: ``threads``, for rewards that wait for something (an endpoint), or
         ``processes``, for rewards that compute. These import the function by its name, so it must be a text.
     """
@@ -40,8 +40,8 @@ class RewardCalls:
     def __call__(self, completions: Completions, columns: Columns) -> list:
         """The reward's values of all joint answers, in order.
 
-        Raises what the reward raises; UserError if what it returns is no list of a value for each, or if one of its
-        processes ends.
+        Raises what the reward raises; UserError if it does not return a list with one value per answer, or if
+        one of its processes dies.
         """
         number = len(next(iter(completions.values())))
         if self._workers == 1:
@@ -60,7 +60,7 @@ class RewardCalls:
                 futures.append(pool.submit(work, reward, _cut(completions, part), _cut(columns, part)))
             values = [values_of(f.result(), p.stop - p.start) for f, p in zip(futures, parts, strict=True)]
         except BrokenProcessPool as error:
-            _pool.cache_clear()  # no call of this pool would be answered any more
+            _pool.cache_clear()  # this pool would not answer any further call
             raise UserError(
                 "a process of task.reward_place='processes' ended while it called the reward, as with os._exit, a "
                 "crash or too little memory"
@@ -81,7 +81,7 @@ def values_of(result: Any, number: int) -> list:
     unordered = isinstance(result, str | bytes | Mapping | Set)
     try:
         length = len(result) if isinstance(result, Iterable) and not unordered else None
-    except TypeError:  # an array of no dimension has no length
+    except TypeError:  # a zero-dimensional array has no length
         length = None
     if length is None:
         raise UserError(f"the reward returned a {type(result).__name__}, expected a list")
@@ -91,7 +91,7 @@ def values_of(result: Any, number: int) -> list:
 
 
 def awaited(result: Any) -> Any:
-    """What a function of the user's gives: its result, or that of the awaitable that an ``async def`` returns."""
+    """The result of a user's function; the awaitable of an ``async def`` is awaited."""
     if not inspect.isawaitable(result):
         return result
 
@@ -102,7 +102,7 @@ def awaited(result: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(wait())
-    with concurrent.futures.ThreadPoolExecutor(1) as other:  # a notebook has a loop in this thread
+    with concurrent.futures.ThreadPoolExecutor(1) as other:  # in a notebook this thread already runs a loop
         return other.submit(asyncio.run, wait()).result()
 
 
@@ -111,7 +111,7 @@ def _cut(by_name: Mapping[str, list], part: slice) -> dict[str, list]:
 
 
 def _named(reward: str, completions: Completions, columns: Columns) -> list:
-    """`call` in a process: only a list goes back, since arrays may live on its devices, or an error that can."""
+    """`call` in a process. Returns a list (arrays may be on its devices) or an error that can be pickled."""
     number = len(next(iter(completions.values())))
     try:
         return values_of(call(_imported(reward), completions, columns), number)
@@ -122,7 +122,7 @@ def _named(reward: str, completions: Completions, columns: Columns) -> list:
 
 
 def _survives(error: BaseException) -> bool:
-    """Whether an error can go to another process: one that cannot be made again there would break the pool."""
+    """Whether an error can be unpickled in another process: one that cannot would break the pool."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -137,10 +137,10 @@ def _imported(reward: str) -> Callable:
 
 @functools.cache
 def _pool(place: str, workers: int) -> concurrent.futures.Executor:
-    """The workers of this process, which all tasks share."""
+    """This process's pool of workers, shared by all tasks."""
     if place == THREADS:
         return concurrent.futures.ThreadPoolExecutor(workers, "reward")
-    # Not fork: this process has threads of JAX, which a copy of it would lack.
+    # Not fork: this process has JAX threads, which a forked copy lacks.
     pool = concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
     atexit.register(pool.shutdown, cancel_futures=True)
     return pool

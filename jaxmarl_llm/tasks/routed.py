@@ -1,4 +1,4 @@
-"""A task in which one agent answers at a time, and asking costs something (`protocols.routed`)."""
+"""A task in which one agent answers at a time, and every answer has a cost (`protocols.routed`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jaxmarl_llm.tasks.judgement import History, Judgement, check_batch
 from jaxmarl_llm.tasks.types import Messages, Task
 from jaxmarl_llm.utils.errors import UserError
 
-STOP = "stop"  # what an agent that decides writes to take the last answer
+STOP = "stop"  # the deciding agent writes this to accept the last answer
 
 
 def named(text: str, words: Sequence[str]) -> str | None:
-    """Which of some words the last line of a text is, such as the agent that is to answer; None for another line.
+    """Which of some words, such as agents' names, the last line of a text is; None for any other line.
 
     >>> named("It is easy.\\ncheap.", ("cheap", "dear")), named("cheap or dear", ("cheap", "dear"))
     ('cheap', None)
@@ -24,32 +24,34 @@ def named(text: str, words: Sequence[str]) -> str | None:
 
 
 def last_line(words: Sequence[str]) -> str:
-    """A regular expression of texts whose last line is one of some words, which is its group."""
+    """A regular expression for texts whose last line is one of some words; its group is the word."""
     return rf"(?:^|\n) *({'|'.join(map(re.escape, words))}) *\.?\s*\Z"
 
 
 class RoutedTask:
-    """A task of one role for several agents, any of whom may answer, as a sequential task.
+    """A task of one role that any of several agents may answer, as a sequential task.
 
     With q the quality of an answer, the task's return on a scale of 0..1, and q_0 = 0, the t-th answer of a route earns
 
         r_t = change (q_t - q_(t-1)) - cost of the agent
 
-    so that with change = 1 a route earns the quality of its last answer less what all its answers cost.
+    so that with change = 1 a route earns the quality of its last answer minus the cost of all its answers.
 
     Args:
-      task: with one agent, the role.
-      agents: names of those who may play it.
-      costs: of an answer of each, in the same order, in units of q.
+      task: a task with one agent, whose role it is.
+      agents: names of the agents that may play it.
+      costs: cost of an answer of each agent, in the same order, in units of q.
       change: see above.
-      decides: an agent that names who answers next and does not answer: its cost is added to that of every answer. '':
+      decides: an agent that only names who answers next; its cost is added to that of every answer. '' if
         there is none.
-      token_prices: of each agent, of a thousand prompt tokens and of a thousand completion tokens; ``costs``
-        are 0 then. They are charged after the rollout, which knows the tokens (`forest.charges`).
+      token_prices: per agent, the prices of a thousand prompt tokens and of a thousand completion tokens;
+        ``costs`` are then 0. They are charged after the rollout, when token counts are known
+        (`forest.charges`).
 
-    Parts: those of the task, of the last answer; ``quality`` and ``cost``, of the route until then; ``before``, what it
-    had earned before. An answer with an empty text is nobody's and costs nothing. With ``decides`` also ``no_route``,
-    whether the route ended by a text that names nobody: before the first answer, or after one and not `STOP`.
+    Parts: those of the task, for the last answer; ``quality`` and ``cost``, of the route so far; ``before``,
+    what the route had earned before. An empty text counts as no answer and costs nothing. With ``decides``
+    also ``no_route``: whether the route ended by a text that names no agent, either before the first answer,
+    or after one and not `STOP`.
     """
 
     sequential = True
@@ -77,7 +79,7 @@ class RoutedTask:
         return dict.fromkeys(self.agents, self._task.prompts(item)[self._role])
 
     def references(self, item) -> dict[str, str] | None:
-        """The task's reference answer, of every agent."""
+        """The task's reference answer, the same for every agent."""
         own = getattr(self._task, "references", None)
         if own is None:
             raise UserError("the task has no reference answers")
@@ -94,7 +96,7 @@ class RoutedTask:
         return (prompt * prompt_tokens + completion * completion_tokens) / 1000
 
     def charge(self, judgement: Judgement, own: float, before: float) -> Judgement:
-        """A judgement less what its answer has spent; ``before``: what the answers before it have spent."""
+        """A judgement minus its answer's cost; ``before``: the cost of earlier answers."""
         if judgement.total is None:
             return judgement
         parts = judgement.parts
@@ -102,7 +104,7 @@ class RoutedTask:
         return dataclasses.replace(judgement, parts=parts | changed, total=judgement.total - own)
 
     def ended(self, judgement: Judgement, agent: str, after: str | None) -> Judgement:
-        """A judgement with the part ``no_route``; ``after``: what ended the route after the answer of ``agent``."""
+        """A judgement with the part ``no_route``; ``after``: text that ended it after ``agent``'s answer."""
         if not self._decides or judgement.total is None:
             return judgement
         lost = agent == self._decides or after is not None and named(after, [STOP]) is None
@@ -111,7 +113,7 @@ class RoutedTask:
     def judge(
         self, items: Sequence, completions: dict[str, list[str]], histories: Sequence[History]
     ) -> list[Judgement]:
-        """Judgements of one answer each, in order; the answers before are judged too, to know what changed."""
+        """Judgements of one answer each, in order; earlier answers are judged too, to know the change."""
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
         routes = [
@@ -124,7 +126,7 @@ class RoutedTask:
         return [self._judgement(route, [next(judged) for _ in route[-2:]]) for route in routes]
 
     def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """Scores in percent; "return" is the quality less the costs where ``change`` is 1."""
+        """Scores in percent; "return" is the quality minus the costs if ``change`` is 1."""
         own = {name: value for name, value in scores.items() if name in self._task.part_names}
         parts = self._task.normalise(own | {"total": 0.0})
         del parts["return"]
@@ -133,7 +135,7 @@ class RoutedTask:
         return parts | scaled | {"return": 100 * (scores["before"] + scores["total"])}
 
     def _spoken(self, texts: Mapping[str, str]) -> tuple[str, str]:
-        """Who has answered, '' for nobody, and what."""
+        """The agent that answered ('' if none), and its text."""
         agent = next((agent for agent in self.agents if texts.get(agent) and agent != self._decides), "")
         return agent, texts.get(agent, "")
 
@@ -141,7 +143,7 @@ class RoutedTask:
         return self._task.normalise(judgement.scores)["return"] / 100
 
     def _judgement(self, route: Sequence[tuple[str, str]], judged: Sequence[Judgement]) -> Judgement:
-        """The judgement of the last answer of a route, from those of it and the one before."""
+        """The judgement of a route's last answer, from the task's judgements of it and of the one before."""
         last = judged[-1]
         if last.total is None:
             return Judgement({}, None, last.verdict, last.failures)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from jaxmarl_llm.utils.errors import UserError
 
 SPLITS = ("train", "validation", "test", "all")
-_PLACES = {4: "validation", 0: "test"}  # of eight items of a group in a row, by their number modulo 8
+_PLACES = {4: "validation", 0: "test"}  # of every eight consecutive items of a group, by number modulo 8
 _SOURCE = re.compile(r"(?P<name>.+?)(?:\[(?P<start>-?\d*):(?P<stop>-?\d*)(?::(?P<step>[1-9]\d*))?\])?")
-_NAMED = 5  # rows in an error
+_NAMED = 5  # rows that an error lists
 T = typing.TypeVar("T")
 
 
 def parse(source: str) -> tuple[str, slice]:
-    """'name[10:50]' or 'name[::2]' as name and slice; without a valid slice all of `source` is the name."""
+    """'name[10:50]' or 'name[::2]' as name and slice; without a valid slice, `source` is the name."""
     match = _SOURCE.fullmatch(source)
     if not match or match["start"] is None:
         return source, slice(None)
@@ -69,12 +69,12 @@ def other_columns(row: Mapping[str, T], known: Sequence[str]) -> dict[str, T]:
 
 
 def without_nulls(row: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
-    """A row without those of these fields that are null, which is how JSON says that one is not given."""
+    """A row without those of these fields that are null, which means "not given" in JSON."""
     return {name: value for name, value in row.items() if value is not None or name not in names}
 
 
 def id_complaints(row: Mapping, names: Sequence[str] = ("task_id",)) -> list[str]:
-    """Complaints about fields of a row that name it, and are neither text nor a whole number."""
+    """Complaints about identifying fields of a row that are neither text nor a whole number."""
     wrong = [name for name in names if name in row and not _is_id(row[name])]
     return [f"field {name!r} is {row[name]!r:.40}, expected text or a whole number" for name in wrong]
 
@@ -95,7 +95,7 @@ def column_complaints(row: Mapping, made: Sequence[str]) -> list[str]:
 def json_lines(text: str) -> Iterator[tuple[int, dict, list[str]]]:
     """Number (from 1), JSON object and complaints of every line that is not blank.
 
-    A line that holds no JSON object comes as {} with one complaint, all others without any.
+    A line that is not a JSON object gives {} with one complaint; all others have no complaint.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():

@@ -3,7 +3,7 @@
 Items are compared by parts. Coding: `prompt` and `solution`, see `coding.canonical`; a text to write about:
 `text`, in lower case with its spaces squeezed; a question: `question`, likewise; a program to make faster:
 `source`; a commit: `diff`. An item that contains a coding problem has the parts of that problem. Other items (games,
-locks, riddles, those of a user's own task) have no parts and are not compared.
+locks, riddles, items of a user's own task) have no parts and are not compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHOWN = 3  # overlaps that an error names
 
 
 class Overlap(typing.NamedTuple):
-    """An item outside of training, the first training item that is equal in `part`, and that part's name."""
+    """An item outside training, the first training item with an equal `part`, and the part's name."""
 
     task_id: str
     train_task_id: str
@@ -43,7 +43,7 @@ class Neighbour:
 
 
 def parts(item: typing.Any) -> dict[str, str]:
-    """The canonical texts by which an item is compared, empty ones left out; {} where there are none."""
+    """The canonical texts by which an item is compared, without empty ones; {} if there are none."""
     item = item.problem if isinstance(getattr(item, "problem", None), CodingItem) else item
     if isinstance(item, CodingItem):
         texts = {"prompt": canonical_prompt(item), "solution": canonical_solution(item)}
@@ -51,9 +51,9 @@ def parts(item: typing.Any) -> dict[str, str]:
         texts = {"text": " ".join(item.text.lower().split())}
     elif isinstance(item, OptimisationItem):
         texts = {"source": item.source.strip()}
-    elif isinstance(item, Commit) and not item.choices:  # those are too few to divide
+    elif isinstance(item, Commit) and not item.choices:  # too few to split
         texts = {"diff": item.diff.strip()}
-    elif isinstance(item, ReasoningItem) and not item.clues:  # riddles are too few to divide
+    elif isinstance(item, ReasoningItem) and not item.clues:  # riddles are too few to split
         texts = {"question": " ".join(item.question.lower().split())}
     else:
         texts = {}
@@ -75,7 +75,7 @@ def overlaps(train_items: Sequence, other_items: Sequence) -> list[Overlap]:
 
 
 def check_disjoint(items: Sequence, other_items: Sequence, where: str = "training") -> None:
-    """Raise ValueError if an item of `other_items` occurs in `items`, which the error calls ``where``."""
+    """Raise ValueError if an item of `other_items` occurs in `items`, called ``where`` in the error."""
     repeated = overlaps(items, other_items)
     if not repeated:
         return
@@ -91,14 +91,14 @@ def check_disjoint(items: Sequence, other_items: Sequence, where: str = "trainin
 
 
 def similarity(first: str, second: str) -> float:
-    """Jaccard similarity of two texts: shared n-grams of NGRAM tokens, of all n-grams of either; 0 to 1."""
+    """Jaccard similarity of two texts: shared over all n-grams of NGRAM tokens; 0 to 1."""
     return _jaccard(_ngrams(first), _ngrams(second))
 
 
 def nearest(train_items: Sequence, other_items: Sequence) -> list[Neighbour]:
     """The nearest training item of every item and part, in order; the first of equally near ones.
 
-    A part that no training item has gets no neighbour.
+    If no training item has a part, that part gets no neighbour.
     """
     trained: dict[str, dict[frozenset, str]] = {}
     for item in train_items:

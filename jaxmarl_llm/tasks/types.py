@@ -16,16 +16,16 @@ class Task(Protocol):
     """Items, the prompts for each agent, and the judge of joint answers.
 
     Attributes:
-      items: the problems, each with a ``task_id``; its ``grade`` (difficulty, an integer), if it has one,
-        splits the results of an evaluation, and so does its ``statement`` (in which way the problem is
-        stated, a word). The fields of dataclasses are the columns of custom rewards.
+      items: the problems, each with a ``task_id``. If items have a ``grade`` (difficulty, an integer) or a
+        ``statement`` (a word for how the problem is stated), evaluations also report results for each value.
+        The fields of dataclasses are the columns of custom rewards.
       agents: names, in the order of the joint answers.
       part_names: the named parts of the reward, () if they are not known beforehand.
       reward_range: lowest and highest total, None if not known.
 
-    A task that can be tried in several turns is a `FeedbackTask`. One with reference answers has
-    ``references(item)``, {agent: text, or a list of texts} or None, for train.system=sft. One with tools for its
-    agents has ``tools()``, a sequence of `tasks.tools.Tool`, for tools.of_task.
+    A task with several turns is a `FeedbackTask`. A task with reference answers has ``references(item)``,
+    {agent: text, or a list of texts} or None, for train.system=sft. A task with tools for its agents has
+    ``tools()``, a sequence of `tasks.tools.Tool`, for tools.of_task.
     """
 
     items: Sequence[Any]
@@ -37,14 +37,14 @@ class Task(Protocol):
         """Chat messages [{role, content}, …] per agent, all agents in order."""
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[Judgement]:
-        """Judge joint answers, in order; answer j is to items[j], with completions[agent][j].
+        """Judge joint answers, in order; answer j answers items[j] with completions[agent][j].
 
         A judgement depends on nothing but its own answer. Raises ValueError for a missing agent or a wrong
         count; other errors name the item's ``task_id``.
         """
 
     def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """`Judgement.scores`, or means of them, on the 0..100 scale, the total as "return"."""
+        """`Judgement.scores`, or means of them, on the 0..100 scale; the total is named "return"."""
 
 
 @runtime_checkable
@@ -57,13 +57,13 @@ class FeedbackTask(Task, Protocol):
 
 @runtime_checkable
 class SequentialTask(FeedbackTask, Protocol):
-    """A task whose turns are steps of one episode: what an answer does depends on the answers before it.
+    """A task whose turns are steps of one episode: an answer's effect depends on earlier answers.
 
     Attributes:
       sequential: True.
 
-    A judgement's total is the reward of its step alone: those of later turns are added by `train.backup`. After one
-    that is ``done`` nobody answers.
+    A judgement's total is the reward of its own step: `train.backup` adds those of later turns. After a
+    judgement that is ``done`` no agent answers.
     """
 
     sequential: bool
@@ -71,15 +71,15 @@ class SequentialTask(FeedbackTask, Protocol):
     def judge(  # type: ignore[override]
         self, items: Sequence[Any], completions: dict[str, list[str]], histories: Sequence[History]
     ) -> Sequence[Judgement]:
-        """As of a `Task`; ``histories[j]`` are the joint answers before answer j, the first one first.
+        """Like `Task.judge`; ``histories[j]`` are the joint answers before answer j, oldest first.
 
-        A judgement depends on nothing but its own answer and these, so that a transcript can be judged again.
+        A judgement depends only on its own answer and these, so that a transcript can be judged again.
         """
 
 
 @runtime_checkable
 class PricedTask(Task, Protocol):
-    """A task whose answers cost what their tokens cost: they are charged after the rollout (`forest.charges`).
+    """A task that charges answers for their tokens, after the rollout (`forest.charges`).
 
     Attributes:
       prices_tokens: True.
@@ -91,26 +91,26 @@ class PricedTask(Task, Protocol):
         """What an agent's tokens cost."""
 
     def charge(self, judgement: Judgement, own: float, before: float) -> Judgement:
-        """A judgement less ``own``, what its answer has spent, after answers that spent ``before``."""
+        """A judgement minus ``own``, its answer's cost; earlier answers cost ``before``."""
 
 
 @runtime_checkable
 class DialogueTask(Task, Protocol):
-    """A task whose only agent may ask a partner, who is in the team and no agent of the task: nobody judges it."""
+    """A task whose only agent may ask a partner. The partner is in the team, but is not judged."""
 
     def privileged(self, item: Any) -> str:
-        """The hidden text of an item: for prompts of critics and of the partner, never for one of an agent."""
+        """The hidden text of an item: for prompts of critics and of the partner, never of the agent."""
 
     def briefing(self, item: Any) -> str:
         """What the partner reads before the first question; it holds the hidden text."""
 
     def ends(self, answer: Any) -> bool:
-        """Whether the text in an answer (`protocols.types.Answer`) ends the dialogue, and is no question."""
+        """Whether the text in an answer (`protocols.types.Answer`) ends the dialogue (is no question)."""
 
 
 @runtime_checkable
 class RoundsTask(Task, Protocol):
-    """A task whose agents each write a whole answer of their own, as rounds with lessons need it."""
+    """A task whose agents each write a whole answer, as needed for rounds with lessons."""
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]]) -> Sequence[ProgramJudgement]:
         """Judge as a `Task` does, with the outcome of every agent's own answer."""
@@ -147,7 +147,7 @@ class ProgramTask(RoundsTask, Protocol):
         """Outcomes of programs on the inputs or tests that were held out."""
 
     def improve(self, item: Any, outcome: Outcome, reflection: str) -> Messages:
-        """Ask for the next program; shows the agent's last one and its reflection on it ('': none)."""
+        """Ask for the next program; shows the agent's last program and reflection ('': none)."""
 
     def recall(self, item: Any) -> Messages:
         """Ask for a technique and a plan."""
@@ -162,32 +162,32 @@ class ProgramTask(RoundsTask, Protocol):
         """Ask for a repaired program; shows the plan, the program and its result."""
 
     def aggregate(self, item: Any, outcomes: Sequence[Outcome]) -> Messages:
-        """Ask for one program made from several."""
+        """Ask for one program that combines several."""
 
 
 @runtime_checkable
 class VersionsTask(RoundsTask, Protocol):
-    """A task whose programs two agents develop version by version; `programs.task.ProgramTask` is a base class."""
+    """Programs that two agents improve version by version; `programs.task.ProgramTask` is a base class."""
 
     def given(self, item: Any) -> str:
-        """The program that an item comes with, the first version of all; '' where there is none."""
+        """The program given in an item, as the first version; '' if there is none."""
 
     def instruct(
         self, item: Any, outcome: Outcome | None, examples: Sequence[tuple[str, str]] = ()
     ) -> Messages:
-        """Ask for what to change in the last version, None where there is none yet.
+        """Ask for what to change in the last version, None if there is none yet.
 
-        ``examples``: (a program of another problem, the instruction that made it better); without any the prompt is
-        that of an agent that remembers nothing.
+        ``examples``: (a program of another problem, the instruction that improved it). Without examples the
+        prompt is that of an agent without memory.
         """
 
     def carry_out(
         self, item: Any, outcome: Outcome | None, instruction: str, examples: Sequence[tuple[str, str]] = ()
     ) -> Messages:
-        """Ask for the next version by an instruction; ``examples``: (an instruction, the program that came of it)."""
+        """Ask for the next version by an instruction; ``examples``: (instruction, resulting program)."""
 
     def direct(self, item: Any, before: str, after: str) -> Messages:
-        """Ask for the instruction that leads from a version to a better one at once."""
+        """Ask for the single instruction that turns a version into a better one."""
 
 
 def is_chat(messages: Any) -> bool:

@@ -1,8 +1,8 @@
 """What draws completions: the sampler of this process (`local`), or servers elsewhere (`completions`).
 
-An `Engine` is given a member's parameters by `publish` and draws from them by `draw`; `rollout.run` knows no
-more of it. Servers get adapters as PEFT folders (`adapter_store`), are called over HTTP (`calls`), and nothing
-of their answers is believed before it was checked (`answers`, `agreement`).
+An `Engine` gets a member's parameters by `publish` and draws from them by `draw`; `rollout.run` uses nothing
+else of it. Servers get adapters as PEFT folders (`adapter_store`) and are called over HTTP (`calls`). Their
+answers are always checked before use (`answers`, `agreement`).
 """
 
 from jaxmarl_llm.rollout.engines.local import LOCAL, LocalEngine

@@ -1,7 +1,8 @@
-"""Adapters as PEFT folders under names that say which they are: of the agent, the step, and their bytes.
+"""Adapters as PEFT folders under names made of the agent, the step, and a hash of the content.
 
-A name stands for one content for ever. So a server that knows the name has these adapters, its prefix cache,
-which vLLM keys by the name, holds nothing of others, and adapters of an earlier step cannot pass as new ones.
+A name always stands for the same content. So a server that knows a name has exactly these adapters, and its
+prefix cache, which vLLM keys by the name, has no data of others. Adapters of an earlier step cannot pass as
+new ones.
 """
 
 import hashlib
@@ -16,11 +17,11 @@ from jaxmarl_llm import resume_checks
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.weights import model_files, peft
 
-DIGITS = 16  # of a version, hexadecimal
+DIGITS = 16  # hexadecimal digits of a version
 
 
 class AgentAdapters(NamedTuple):
-    """One agent's adapters on the host, and the version that their content gives them."""
+    """One agent's adapters on the host, and their version, which depends on their content."""
 
     agent: str
     lora: dict
@@ -39,8 +40,8 @@ def of_member(member: Member, trainable: Any) -> list[AgentAdapters]:
 class AdapterStore:
     """The folder of a run's adapters.
 
-    ``folder`` is one that the servers see under the same path; ``run`` is what every name begins with, so that
-    several runs may share a server.
+    ``folder`` is visible to the servers under the same path; every name begins with ``run``, so several runs
+    may share a server.
     """
 
     def __init__(self, folder: pathlib.Path, run: str):
@@ -55,7 +56,7 @@ class AdapterStore:
         return self.folder / name
 
     def write(self, name: str, member: Member, adapters: AgentAdapters) -> None:
-        """Write an agent's adapters anew, whole or not at all."""
+        """Write an agent's adapters again, completely or not at all."""
         self.remove(name)
         rank = resume_checks.adapter_rank(adapters.lora)
         base, scale = model_files.public_name(member.model_name), member.stack.adapter_scale
@@ -67,7 +68,7 @@ class AdapterStore:
         shutil.rmtree(self.path(name), ignore_errors=True)
 
     def forget(self) -> None:
-        """Remove what an earlier process of the run has left."""
+        """Remove folders left by an earlier process of the run."""
         for path in self.folder.glob(f"{self.prefix}*"):
             self.remove(path.name)
 

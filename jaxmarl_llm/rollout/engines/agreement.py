@@ -1,7 +1,7 @@
-"""Whether a server draws from the policy that is trained here: its log-probabilities beside our own.
+"""Whether a server draws from the policy that is trained here: its log-probabilities compared with our own.
 
-A server may hold another base model, other adapters under the right name, or none at all, and answer in the
-right form. What it cannot do then is give the log-probabilities that our own policy gives to its tokens.
+A server may have another base model, or other adapters (or none) under the right name, and still answer in
+the right form. But then it cannot give the log-probabilities that our own policy gives to its tokens.
 """
 
 import functools
@@ -30,15 +30,15 @@ class Read(NamedTuple):
 def gaps(
     published: Published, rows: Mapping[str, Sequence[Read]], params: SamplingParams, number: int
 ) -> dict[tuple[str, str], float]:
-    """By (agent, server), the mean distance in nats of the tokens' log-probabilities from those of our own policy.
+    """By (agent, server), the mean distance in nats between the server's and our token log-probabilities.
 
-    Of every server alone: one that is wrong among many that are right would pass in a mean over all of them.
+    Servers are compared separately: a single wrong server could pass in a mean over all.
 
     Args:
-      published: the parameters that are to have drawn.
-      rows: by agent, some completions that were sampled, 1 to ``number``.
+      published: the parameters that should have drawn the completions.
+      rows: by agent, some sampled completions, 1 to ``number``.
       params: how they were drawn.
-      number: texts of each agent that are read, so that all calls are one program; copies fill them up.
+      number: texts of each agent that are read, so all calls use one program; copies fill missing texts.
     """
     agents = tuple(rows)
     stack, trainable = published.member.stack.subset(agents, published.trainable)
@@ -61,9 +61,9 @@ def gaps(
 
 @functools.partial(jax.jit, static_argnames=("stack", "params"))
 def own_logprobs(stack, base, trainable, tokens_NKW, params: SamplingParams) -> jax.Array:
-    """Log-probability of each token but the first after those before it, (N, K, W - 1), as it is sampled.
+    """Log-probability of each token except the first, given those before it, (N, K, W - 1), as it is sampled.
 
-    One text of each agent at a time, so that it takes no more memory than reading a prompt in an update.
+    One text of each agent at a time, so it needs no more memory than a prompt in an update.
 
     Args:
       stack, base, trainable: as in `sampling.generate`.

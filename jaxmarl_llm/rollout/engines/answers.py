@@ -1,8 +1,8 @@
-"""What is sent to ``/v1/completions`` of an OpenAI-compatible server, and what of its answer is believed.
+"""Requests to ``/v1/completions`` of an OpenAI-compatible server, and checks of its answers.
 
-The body is that of vLLM: prompts as token ids, and every field that decides what is drawn, because a server
-fills in what is not sent from the model's generation config. An answer is read token by token; one that lacks
-anything, or has more than was wanted, is a sentence and no completion.
+The body is vLLM's: prompts as token ids, and every field that affects sampling, because a server takes
+missing fields from the model's generation config. An answer is read token by token; an answer that lacks
+anything, or has more than requested, gives an error sentence and no completion.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxmarl_llm.utils.errors import UserError
 ROUNDING = 1e-5  # nats by which the log-probability of a token may be above 0
 EXCLUDED = -9999.0  # what vLLM sends for minus infinity
 REASONS = ("stop", "length")
-UNWANTED = -100.0  # of logits: what the protocol allows
+UNWANTED = -100.0  # of logits, the lowest that the protocol allows
 _LONGEST_SHOWN = 200  # characters
 
 
@@ -26,7 +26,8 @@ _LONGEST_SHOWN = 200  # characters
 class Vocabulary:
     """The token ids that a completion may hold, and what ends it.
 
-    size: ids of the policy. unused: ranges (first, end) of ids that are no token. stops: what ends a completion.
+    size: ids of the policy. unused: ranges (first, end) of ids without a token. stops: what ends a
+      completion.
     """
 
     size: int
@@ -64,7 +65,7 @@ class Completion(NamedTuple):
 
 
 def body(wanted: Wanted) -> dict[str, Any]:
-    """The JSON of a request. Greedy ones are for one sample: vLLM refuses more."""
+    """The JSON of a request. Greedy requests are for one sample: vLLM refuses more."""
     params, words = wanted.params, wanted.vocabulary
     drawing = {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
     if not params.greedy:
@@ -86,8 +87,8 @@ def body(wanted: Wanted) -> dict[str, Any]:
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "stop_token_ids": sorted(words.ending),
-        "ignore_eos": True,  # the ids above are all that end a completion here
-        "logprobs": 0,  # of the token that was drawn, and of no other
+        "ignore_eos": True,  # only the ids above end a completion here
+        "logprobs": 0,  # only of the drawn token
         "return_token_ids": True,
         "add_special_tokens": False,
         "skip_special_tokens": False,
@@ -99,7 +100,7 @@ def read(answer: Any, wanted: Wanted) -> list[Completion]:
     """The completions of an answer to `body`, in the order of their indices.
 
     Raises:
-      UserError: saying what is wrong with it; the sentence begins with what it is of ("the answer ..").
+      UserError: with what is wrong; the sentence begins with "the answer ..".
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
         raise UserError(f"the answer has no choices: {str(answer)[:_LONGEST_SHOWN]}")
@@ -122,7 +123,7 @@ def read(answer: Any, wanted: Wanted) -> list[Completion]:
 
 
 def _shown(value: Any) -> str:
-    """A value of an answer as a sentence has it."""
+    """A value of an answer as text for a sentence."""
     return repr(value)[:_LONGEST_SHOWN]
 
 

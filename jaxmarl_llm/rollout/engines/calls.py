@@ -1,6 +1,6 @@
-"""JSON over HTTP to the servers of an engine: many calls at once, each with a deadline and repeated on failure.
+"""JSON over HTTP to the servers of an engine: many calls at once, each with a deadline and retries.
 
-A call that fails for good ends all others of its batch. What ends a batch is a sentence without the key.
+A call that finally fails ends all others of its batch. Error sentences never have the key.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from jaxmarl_llm.experts.attempts import Failure, backoff, hide, read_key
 from jaxmarl_llm.utils import stopping
 from jaxmarl_llm.utils.errors import UserError
 
-CONNECT = 10.0  # seconds until a connection must stand; whoever ends the batch waits for it
+CONNECT = 10.0  # seconds for a connection; ending a batch waits for it
 POLL = 0.1  # seconds between looks at deadlines and at a request to stop
 CHUNK = 1 << 16  # bytes of an answer that are read at a time
 _RETRIED = (408, 409, 429)  # and all from 500
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the server did what it was asked for."""
+        """Whether the request succeeded."""
         return 200 <= self.status < 300
 
 
@@ -61,12 +61,12 @@ class Lines:
             connection.close()
 
     def end(self) -> None:
-        """Close all connections, and let no call be repeated."""
+        """Close all connections, and prevent further retries."""
         self.ended.set()
         self._hang_up(lambda deadline: True)
 
     def close_overdue(self) -> None:
-        """Close the connections whose deadline is over, whatever arrives on them."""
+        """Close the connections whose deadline is over, even if data arrives on them."""
         now = time.monotonic()
         self._hang_up(lambda deadline: now > deadline)
 
@@ -85,7 +85,7 @@ class Server:
       url: address without a path, http or https.
       timeout: seconds of one attempt, from the connection to the last byte.
       retries: attempts after the first.
-      key_variable: environment variable with the key; '' for a server that wants none.
+      key_variable: environment variable with the key; '' for a server that needs none.
     """
 
     def __init__(self, url: str, *, timeout: float, retries: int, key_variable: str = ""):
@@ -107,10 +107,10 @@ class Server:
         timeout: float | None = None,
         text: bool = False,
     ) -> Answer:
-        """The answer to a POST of ``body`` as JSON, or to a GET without one; statuses that are errors included.
+        """The answer to a POST of ``body`` as JSON, or to a GET without one; including error statuses.
 
-        ``once``: without retries. ``timeout``: in place of the server's. ``text``: success may be told in plain
-        text, as vLLM does where it loads adapters; else an answer of success that is no JSON is a failure.
+        ``once``: without retries. ``timeout``: in place of the server's. ``text``: success may be plain text,
+        as in vLLM's replies to loading adapters; otherwise a successful answer that is not JSON is a failure.
 
         Raises:
           UserError: naming server and cause, if no attempt got such an answer.
@@ -164,7 +164,7 @@ class Server:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         with lines.opened(connection, deadline):
             connection.connect()
-            if lines.ended.is_set():  # before there was a socket to close
+            if lines.ended.is_set():  # ended before there was a socket to close
                 raise ConnectionAbortedError("ended with the others")
             connection.sock.settimeout(timeout)
             data = None if body is None else json.dumps(body)
@@ -179,7 +179,7 @@ class Server:
 
 
 def _read(status: int, data: bytes, text: bool) -> Answer | Failure:
-    """What a response says: an answer, or why another attempt is needed; ``text`` as of `Server.call`."""
+    """A response's answer, or why another attempt is needed; ``text`` as of `Server.call`."""
     shown = data[:_LONGEST_REASON].decode("utf-8", "replace")
     if status in _RETRIED or status >= 500:
         return Failure(f"HTTP {status}: {shown}", status=status)
@@ -196,12 +196,13 @@ def together(
 ) -> list[T]:
     """The results of some jobs, in order; each gets the batch's `Lines`.
 
-    The first error ends the others and is raised. So does a request to stop the process.
+    The first error, or a request to stop the process, ends the others and is raised.
 
     Args:
       jobs: the jobs.
-      parallel: most at a time, of each queue.
-      queues: the queue of each job, such as its server; a slow one keeps no other waiting. None: one of all.
+      parallel: most jobs at a time, per queue.
+      queues: the queue of each job, such as its server; a slow queue does not delay others. None: one for
+        all.
     """
     lines, queues = Lines(), queues or [None] * len(jobs)
     pools = {
@@ -220,7 +221,7 @@ def together(
         return [one.result() for one in begun]
     finally:
         lines.end()
-        for pool in pools.values():  # none begins another job while the others are waited for
+        for pool in pools.values():  # no pool begins another job while waiting for others
             pool.shutdown(wait=False, cancel_futures=True)
         for pool in pools.values():
             pool.shutdown(wait=True)

@@ -1,6 +1,6 @@
 """The engine of servers that speak ``/v1/completions`` as vLLM does, with adapters loaded by name.
 
-Of one base model, which the servers serve; adapters go there after every update. See docs/engines.md.
+All servers serve one base model; adapters are sent after every update. See docs/engines.md.
 """
 
 import functools
@@ -24,8 +24,8 @@ from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
-COMPARED = 2  # completions of each agent whose log-probabilities are compared; of more servers one of each
-SURE = 1e-3  # nats: what the only token that top_k=1 leaves may be away from log-probability 0
+COMPARED = 2  # completions of each agent whose log-probabilities are compared; at least one per server
+SURE = 1e-3  # nats: tolerance around log-probability 0 for the only token left by top_k=1
 PROBED = 8  # tokens of the request that shows which log-probabilities a server gives
 _NOT_KNOWN = 404
 
@@ -44,7 +44,7 @@ class CompletionsEngine:
     """An `Engine` whose completions are drawn by servers.
 
     Args:
-      servers: those that share the prompts.
+      servers: the servers that share the prompts.
       store: the folder of the adapters.
       parallel: most requests under way at each server.
       max_gap: greatest mean distance of a server's log-probabilities, in nats, see `agreement`; 0: they are not
@@ -58,11 +58,11 @@ class CompletionsEngine:
         self._gap, self._seconds, self._repeated = 0.0, 0.0, 0
 
     def open(self) -> None:
-        """Check that every server answers, and remove what an earlier process of the run left there."""
+        """Check that every server answers, and remove adapters left by an earlier process of the run."""
         self._publisher.open()
 
     def close(self) -> None:
-        """Remove the adapters from the servers, as far as they answer, and from the disk."""
+        """Remove the adapters from the servers, if they answer, and from the disk."""
         self._publisher.close()
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
@@ -82,11 +82,11 @@ class CompletionsEngine:
         prompt_sizes: Sizes | None = None,
         stems: Mapping[str, Sequence[int]] | None = None,
     ) -> Drawn:
-        """See `Engine.draw`. A prompt and its samples are one request; ``sizes`` and ``stems`` are of no use here.
+        """See `Engine.draw`. A prompt and its samples are one request; ``sizes`` and ``stems`` are unused.
 
         Raises:
-          UserError: naming the server, where one does not answer, does not know the adapters, or gives an
-            answer that is not what was wanted (`answers.read`) or not of this policy (`agreement`).
+          UserError: naming the server, if it does not answer, does not know the adapters, or gives an answer
+            that was not requested (`answers.read`) or is not of this policy (`agreement`).
         """
         jobs = self._jobs(published, prompts, key, samples, params, greedy)
         if not self._probed:
@@ -124,7 +124,7 @@ class CompletionsEngine:
     def _probe(self, jobs: Sequence[_Job]) -> None:
         """Refuse servers whose log-probabilities are not of the distribution that was drawn from.
 
-        After top_k=1 one token is left, whose log-probability is 0; vLLM's default is that before.
+        With top_k=1 one token is left, with log-probability 0; vLLM's default reports the one before top_k.
         """
         params = SamplingParams(PROBED, top_k=1)
         words = jobs[0].wanted.vocabulary
@@ -142,7 +142,7 @@ class CompletionsEngine:
         self._probed = True
 
     def _compare(self, published: Published, jobs: Sequence[_Job], drawn, params: SamplingParams) -> None:
-        """Refuse completions whose log-probabilities are not those of the parameters that were published."""
+        """Refuse completions whose log-probabilities do not match the published parameters."""
         rows: dict[str, list[agreement.Read]] = {}
         for job, completions in zip(jobs, drawn, strict=True):
             if not job.wanted.params.greedy:
@@ -165,7 +165,7 @@ class CompletionsEngine:
             )
 
     def metrics(self) -> dict[str, float]:
-        """Since the last call: the greatest gap of a server, seconds of publishing, and attempts that were repeated."""
+        """Since the last call: a server's largest gap, seconds of publishing, and repeated attempts."""
         seconds, repeated = self._publisher.seconds, sum(server.repeated for server in self._servers)
         values = {"gap": self._gap}
         values |= {"publish_seconds": seconds - self._seconds, "repeated": repeated - self._repeated}
@@ -174,13 +174,13 @@ class CompletionsEngine:
 
 
 def _seed(key: jax.Array, agent: str, row: int) -> int:
-    """A seed of 62 bits; requests of one draw get seeds that lie far apart."""
+    """A seed of 62 bits; requests of one draw get distant seeds."""
     data = np.asarray(jax.random.key_data(key)).tobytes() + f"{agent} {row}".encode()
     return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
 
 
 def _of_every_server(rows: Sequence[agreement.Read], number: int) -> list[agreement.Read]:
-    """The first of each server, then others, ``number`` in all if there are as many."""
+    """The first of each server, then others, up to ``number`` in all."""
     first = {read.server: n for n, read in reversed(list(enumerate(rows)))}
     order = sorted(range(len(rows)), key=lambda n: (first[rows[n].server] != n, n))
     return [rows[n] for n in order[:number]]
@@ -206,13 +206,13 @@ def _complete(job: _Job, lines: Lines) -> list[Completion]:
 
 
 def _as_samples(agents, rows: int, samples: int, params: SamplingParams, jobs, drawn) -> sampling.Samples:
-    """The completions of all requests as arrays; what no prompt fills is of length 0."""
+    """The completions of all requests as arrays; rows without a prompt have length 0."""
     shape = (len(agents), rows, params.max_new_tokens)
     tokens_NRL, logprobs_NRL = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     lengths_NR, finished_NR = np.zeros(shape[:2], np.int32), np.zeros(shape[:2], bool)
     for job, completions in zip(jobs, drawn, strict=True):
         n = agents.index(job.agent)
-        # Where the most likely tokens are always taken, one completion stands for all samples.
+        # If the most likely tokens are always taken, one completion stands for all samples.
         copies = samples if params.greedy else 1
         for g, one in enumerate(completions * copies):
             r, length = job.row + g, len(one.tokens_L)

@@ -1,4 +1,4 @@
-"""The engine of this process: the compiled sampler, which reads the parameters where they lie."""
+"""The engine of this process: the compiled sampler, which reads the parameters in place."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class LocalEngine:
         self._ahead = ahead
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
-        """The parameters themselves: there is nothing to send."""
+        """The parameters themselves: nothing is sent."""
         return Published(member, trainable)
 
     def draw(
@@ -41,7 +41,7 @@ class LocalEngine:
         prompt_sizes: Sizes | None = None,
         stems: Mapping[str, Sequence[int]] | None = None,
     ) -> Drawn:
-        """See `Engine.draw`; every agent's prompts are filled up to a `padded_size` between ``sizes``."""
+        """See `Engine.draw`; every agent's prompts are padded to a `padded_size` between ``sizes``."""
         member, agents = published.member, tuple(prompts)
         most = max(map(len, prompts.values()))
         stack, trainable = member.stack.subset(agents, published.trainable)

@@ -18,7 +18,7 @@ from jaxmarl_llm.team import Member
 from jaxmarl_llm.utils.errors import UserError
 
 KEPT = (
-    3  # versions of an agent's adapters that servers hold: of an update under way, its draws, an evaluation
+    3  # versions of an agent's adapters that servers keep: of an update in progress, its draws, an evaluation
 )
 CLOSING = 5.0  # seconds that a server has for each call at the end of a run
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
@@ -26,7 +26,7 @@ _KNOWN, _NOT_THERE = 400, 404
 
 
 class _Known(NamedTuple):
-    """What servers hold of a member: its agents, weak references to the arrays, versions and names by agent."""
+    """A member's state at servers: its agents, weak references to the arrays, versions and names by agent."""
 
     agents: tuple[str, ...]
     leaves: tuple[weakref.ref, ...]
@@ -51,11 +51,11 @@ class Publisher:
     def __init__(self, servers: Sequence[Server], store: AdapterStore):
         self._servers, self._store = tuple(servers), store
         self._lock = threading.Lock()
-        self._known: list[_Known] = []  # the one used last at the end
+        self._known: list[_Known] = []  # the last used one at the end
         self.seconds = 0.0
 
     def open(self) -> None:
-        """Check that every server answers, and remove what an earlier process of the run left there.
+        """Check that every server answers, and remove adapters left by an earlier process of the run.
 
         UserError naming the server if one does not.
         """
@@ -66,7 +66,7 @@ class Publisher:
         self._store.forget()
 
     def close(self) -> None:
-        """Remove the adapters from the servers, as far as they answer, and from the disk."""
+        """Remove the adapters from the servers, if they answer, and from the disk."""
         names = {name for known in self._known for name in known.names.values()}
         for server in self._servers:
             try:
@@ -98,7 +98,7 @@ class Publisher:
         return Published(member, trainable, held.versions, held.names)
 
     def _publish(self, step: int, member: Member, trainable: Any) -> _Known:
-        """Have the servers load what they do not hold; equal adapters keep their name."""
+        """Let the servers load missing adapters; equal adapters keep their name."""
         agents, leaves = member.stack.agents, tuple(map(weakref.ref, jax.tree.leaves(trainable)))
         own = [known for known in self._known if known.agents == agents]
         names, versions = {}, {}
@@ -109,12 +109,12 @@ class Publisher:
             names[agent] = same[0] if same else self._store.name(step, adapters)
             if not same:
                 self._load(names[agent], member, adapters)
-        # Copies of the same arrays, as of a rollout that is drawn early, are no version of their own.
+        # Copies of the same arrays, as for a rollout that is drawn early, are no new version.
         self._known = [known for known in self._known if known.agents != agents or known.versions != versions]
         return _Known(agents, leaves, versions, names)
 
     def _load(self, name: str, member: Member, adapters: AgentAdapters) -> None:
-        """Write some adapters, and have every server load them."""
+        """Write some adapters, and let every server load them."""
         self._store.write(name, member, adapters)
         self._on_all(functools.partial(_load, name=name, path=str(self._store.path(name))))
 
@@ -129,7 +129,7 @@ class Publisher:
                 self._store.remove(name)
 
     def _on_all(self, call) -> list:
-        """``call(server, lines)`` of every server, in their order."""
+        """``call(server, lines)`` for every server, in order."""
         return together([functools.partial(call, server) for server in self._servers], len(self._servers))
 
 
@@ -146,9 +146,9 @@ def _models(server: Server, lines: Lines) -> list[str]:
 
 
 def _load(server: Server, lines: Lines, *, name: str, path: str) -> None:
-    """Have a server load the adapters in a folder; a name that it knows is loaded again."""
+    """Let a server load the adapters in a folder; a known name is loaded again."""
     answer = _load_once(server, lines, name, path)
-    for wait in server.waits():  # a folder that another machine has written is not seen at once everywhere
+    for wait in server.waits():  # another machine's new folder may not be visible at once
         if answer.status != _NOT_THERE:
             break
         lines.ended.wait(wait)
@@ -171,6 +171,6 @@ def _load_once(server: Server, lines: Lines, name: str, path: str) -> Answer:
 
 
 def _unload(server: Server, lines: Lines, *, name: str, once: bool = False) -> None:
-    """Have a server forget some adapters, if it knows them."""
+    """Let a server unload some adapters, if it knows them."""
     timeout = CLOSING if once else None
     server.call(lines, UNLOAD, {"lora_name": name}, once=once, timeout=timeout, text=True)

@@ -14,8 +14,8 @@ from jaxmarl_llm.team import Member
 class Published(NamedTuple):
     """A member of the team with the parameters that completions are drawn from.
 
-    ``versions``: by agent, the version of its adapters, of which equal ones have the same; {} where the
-    parameters are read in place, which need none. ``names``: by agent, what the servers call them.
+    ``versions``: by agent, its adapters' version; equal adapters have the same. {} if the parameters are read
+    in place and need no versions. ``names``: by agent, the servers' name for it.
     """
 
     member: Member
@@ -27,9 +27,9 @@ class Published(NamedTuple):
 class Drawn(NamedTuple):
     """Completions of N agents, on the host.
 
-    ``samples``: row b * G + g is sample g of the agent's prompt b; rows after its last prompt fill up.
-    Its ``finished_NR`` are the finish reasons: True where an EOS or a stop text ended the completion, False
-    where the limit did. ``versions``: of the adapters that drew, by agent in order, '' where there are none.
+    ``samples``: row b * G + g is sample g of the agent's prompt b; rows after its last prompt are padding.
+    Its ``finished_NR`` are the finish reasons: True if an EOS or a stop text ended the completion, False if
+    the limit did. ``versions``: of the adapters that drew, by agent in order, '' if there are none.
     """
 
     samples: sampling.Samples
@@ -37,12 +37,12 @@ class Drawn(NamedTuple):
 
 
 class Engine(Protocol):
-    """Draws the completions of agents that are models of ours."""
+    """Draws the completions of agents that are local models."""
 
     def publish(self, step: int, member: Member, trainable: Any) -> Published:
-        """Make the parameters of a member, after ``step`` iterations, those that `draw` can draw from.
+        """Make a member's parameters, after ``step`` iterations, available to `draw`.
 
-        Parameters that are published already are not published again.
+        Already published parameters are not published again.
         """
         ...
 
@@ -64,13 +64,15 @@ class Engine(Protocol):
         Args:
           published: what `publish` returned.
           prompts: by agent, in the order of the stack, the token ids of its prompts; at least one each.
-          key: random key; equal arguments give equal completions, as far as the engine's arithmetic does.
+          key: random key; equal arguments give equal completions if the engine's arithmetic is deterministic.
           samples: G.
           params: how to draw, the same for all agents.
           greedy: by agent, for each prompt, whether its last sample takes the most likely tokens.
-          sizes, prompt_sizes: what batches are filled up to, where shapes matter: see `requests.sample_turns`.
-          stems: by agent, how many tokens at the beginning of each prompt are an earlier prompt, which others may begin
-            with too (0: none); what is read once for all of these is the engine's choice. None: there are none.
+          sizes, prompt_sizes: sizes that batches are padded to, if shapes matter: see
+            `requests.sample_turns`.
+          stems: by agent, how many tokens at the beginning of each prompt are an earlier prompt (0: none),
+            which other prompts may share; the engine decides what to read once for all of these. None: there
+            are none.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Canonical forms of coding problems: equal forms differ by names, layout and docstrings alone."""
+"""Canonical forms of coding problems: equal forms differ only in names, layout and docstrings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TOKEN = re.compile(rf"{_LETTER}|(?:(?!{_LETTER})[^\W\d])(?:(?!{_LETTER})\w)*|\d
 _METHODS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_METHODS, ast.ClassDef)
 _TYPES = [kind for kind in vars(builtins).values() if isinstance(kind, type)]
-# Attributes that values of Python's own types have; `value` and `name` of some exceptions do not count.
+# Attributes of values of Python's own types; `value` and `name` of some exceptions do not count.
 _OF_TYPES = {name for kind in _TYPES if not issubclass(kind, Exception) for name in dir(kind)}
 
 
 def canonical_solution(item: CodingItem) -> str:
     """The reference solution with its own names numbered in order of appearance; '' if the item has none.
 
-    See `Renamer`. Names that the solution does not bind (builtins, modules, attributes of what is not its own,
-    keywords of calls of these) and constants stay. A solution that is only the function's body (HumanEval) is read
-    behind the prompt. One that does not parse stays text, its spaces squeezed.
+    See `Renamer`. Names that the solution does not bind (builtins, modules, attributes of foreign values and
+    keywords of calls to them) and constants stay. A solution that is only the function's body (HumanEval) is
+    read after the prompt. A solution that does not parse stays text, with its spaces squeezed.
     """
     tree = solution_tree(item)
     if tree is None:
@@ -50,9 +50,9 @@ def solution_tree(item: CodingItem) -> ast.Module | None:
 def canonical_prompt(item: CodingItem) -> str:
     """The words of the problem's docstring in lower case, separated by spaces.
 
-    The entry point is f, its parameters are v0, v1, …, whole words only. Where the prompt has no docstring with
-    a word that parses, the words of the whole prompt; of one without comments only the entry point's name says
-    what is to be done, so it stays.
+    The entry point becomes f and its parameters v0, v1, …, as whole words only. If the prompt has no
+    docstring with a word, or does not parse, the words of the whole prompt are used. In a prompt without
+    comments the entry point keeps its name, since only the name says what to do.
     """
     names = {name.lstrip("*"): f"v{k}" for k, name in enumerate(item.params)} | {item.entry_point: "f"}
     text = docstring(item)
@@ -76,7 +76,7 @@ def docstring(item: CodingItem) -> str:
 
 
 def prompt_function(item: CodingItem) -> ast.FunctionDef | None:
-    """The entry point as far as the prompt has it; its body may end with a ``pass`` that the prompt lacks."""
+    """The entry point as given in the prompt; a ``pass`` may be added to its body."""
     tree = parse(item.prompt + "\n    pass\n") or parse(item.prompt)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
     return next((node for node in functions if node.name == item.entry_point), None)
@@ -86,10 +86,10 @@ class Renamer(ast.NodeTransformer):
     """Numbers the names that a tree binds, in the order in which it is read.
 
     Functions and classes are f0, f1, …, variables v0, …, and the methods and attributes of the tree's own classes
-    a0, … (but not those that Python's types have, too). Names of imports become what they stand for, as
-    ``math.sqrt``. It also drops docstrings, annotations, decorators and imports.
+    a0, … (except those that Python's types also have). Imported names become what they stand for, such as
+    ``math.sqrt``. Docstrings, annotations, decorators and imports are dropped.
 
-    bound: further names that are to be numbered; builtins among them are not.
+    bound: further names to number; builtins among them are not numbered.
     """
 
     def __init__(self, tree: ast.AST, bound: Iterable[str] = ()):
@@ -193,7 +193,7 @@ class Renamer(ast.NodeTransformer):
     visit_Nonlocal = visit_Global
 
     def visit_AnnAssign(self, node):
-        if node.value is None:  # a field of a class has its place; elsewhere it is no more than an annotation
+        if node.value is None:  # a class field keeps its place; elsewhere it is only an annotation
             return ast.Expr(self.visit(node.target)) if node.target in self._members else None
         return self.generic_visit(ast.Assign([node.target], node.value, lineno=0))
 

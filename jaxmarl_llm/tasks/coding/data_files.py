@@ -1,4 +1,4 @@
-"""Load coding problems: the starter set, HumanEval, installed packages, JSONL files; and select a split's."""
+"""Load coding problems (starter set, HumanEval, installed packages, JSONL files) and select a split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 STATEMENTS = ("steps", "goal", "written")
 STARTER = {f"starter:{statement}": statement for statement in STATEMENTS}
-# Data of published experiments that are not shipped, by file name, and where its rows are.
+# Data files of published experiments that are not shipped, and where to get their rows.
 ELSEWHERE = {
     "coophumaneval": "the hub's data set OpenMLRL/CoopHumanEval (82 rows)",
     "mbpp": "the hub's data set OpenMLRL/MBPP (427 rows, in this form)",
@@ -37,15 +37,15 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
     """Items of a named split of a source.
 
     source: 'starter' (all of the package's own problems), 'starter:steps', 'starter:goal', 'starter:written'
-        (those of one statement), 'sums' (`toys.sums`), 'humaneval', 'mbpp' or 'gsm8k' (see `installed`), or the
-        path of a JSONL file, with an optional slice that is taken after the split: 'humaneval[33:133]' are the
-        100 training problems of the MAGRPO paper.
+        (only those of one statement), 'sums' (`toys.sums`), 'humaneval', 'mbpp' or 'gsm8k' (see `installed`),
+        or the path of a JSONL file, with an optional slice that is applied after the split:
+        'humaneval[33:133]' are the 100 training problems of the MAGRPO paper.
     split: 'all', 'train', 'validation' or 'test'. Starter set and JSONL with a field `split`: what each row
         says. JSONL without: of each grade, in file order, the 4th, 12th, 20th, … problem is for validation,
         the 8th, 16th, … for the test. HumanEval: train [33:133] as published, validation [0:32], test
         [133:164].
-    rules: for rows of files, and the problems of HumanEval that are taken; the starter set is checked by its
-        own tests.
+    rules: how to check rows of files and the selected problems of HumanEval; the starter set is checked by
+        its own tests.
     Errors: ValueError for an unknown source or split, bad rows, or a selection without problems.
     """
     sources.check_split(split)
@@ -76,7 +76,7 @@ def load_items(source: str, split: str = "all", rules: RowRules = RULES) -> list
 
 
 def _refuse_missing(path: pathlib.Path) -> None:
-    """ValueError for a file that is not there, which says how it must look and, if it is public, where it is."""
+    """ValueError for a missing file, with the expected format and, for public data, where to get it."""
     if path.exists():
         return
     name = path.stem.lower()
@@ -90,24 +90,24 @@ def _refuse_missing(path: pathlib.Path) -> None:
 
 
 def load_starter(split: str = "all", statement: str = "") -> list[CodingItem]:
-    """The package's own problems, those of one of STATEMENTS or ('') all.
+    """The package's own problems: those with one of STATEMENTS, or all for ''.
 
-    In order: statements that name the steps, statements that say what to return, problems written by hand;
-    each file by file in the order of their names.
+    In order: statements that name the steps, statements that say what to return, problems written by hand.
+    Within each of these, files come in the order of their names.
     """
     sources.check_split(split)
     items = [item for item in _starter() if item.statement == statement or not statement]
     return sources.of_own_split(items, split, "starter")
 
 
-@functools.cache  # one process asks for every split, and tests for many tasks
+@functools.cache  # a process loads every split, and tests load many tasks
 def _starter() -> tuple[CodingItem, ...]:
     items = map(item_from_row, itertools.chain.from_iterable(starter_rows().values()))
     return tuple(sorted(items, key=lambda item: STATEMENTS.index(item.statement)))  # stable
 
 
 def starter_rows() -> dict[str, list[dict]]:
-    """The rows of the starter set by the names of their files: two of every line that has a `goal`.
+    """The rows of the starter set by file name; a line that has a `goal` gives two rows.
 
     Such a line states one problem twice, in the docstring of its prompt ("steps") and as `goal`. Both rows
     have the rest of the line in common. Other lines have a field `statement`.

@@ -1,8 +1,9 @@
-"""Coding problems whose description is cut, for an agent that may ask a partner who has read all of it.
+"""Coding problems with half of the description, for an agent that may ask a partner who has read all of it.
 
-The agent reads the signature and the first half of the docstring's words; the partner knows the whole docstring. The
-dialogue ends with a text that defines the function, which is tested by the tests of the problem, as those of one agent
-of `CodingTask` are. After the backend programming tasks of ColBench (arXiv 2503.15478), whose partner is a model.
+The agent reads the signature and the first half of the docstring's words; the partner knows the whole
+docstring. The dialogue ends with a text that defines the function. It is judged by the problem's tests, as in
+a `CodingTask` with one agent. After the backend programming tasks of ColBench (arXiv 2503.15478), whose
+partner is a model.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _REST = "The description goes on: "
 
 
 class CodingDialogue:
-    """A coding task of one agent, whose prompts lack half of each description.
+    """A coding task for one agent, whose prompts leave out half of each description.
 
     Args:
-      task: of one agent; its items, judge and scale stay the same.
+      task: a task with one agent; its items, judge and scale stay the same.
 
     Raises:
       ValueError: for several agents, or a problem without a docstring of two words or more.
@@ -58,7 +59,7 @@ class CodingDialogue:
                 )
 
     def prompts(self, item: CodingItem) -> dict[str, Messages]:
-        """The chat of the task with the problem cut, and what the agent may do."""
+        """The task's chat with the shortened problem, and what the agent may do."""
         ((agent, messages),) = self._task.prompts(cut(item)).items()
         *before, question = messages
         return {agent: [*before, {**question, "content": f"{question['content']}\n\n{ASK}"}]}
@@ -90,13 +91,13 @@ class CodingDialogue:
 
 
 def docstring(item: CodingItem) -> str:
-    """The docstring of the function that a problem asks for, its spaces squeezed; '' without one."""
+    """The docstring of a problem's function, with its spaces squeezed; '' if there is none."""
     function = _function(item)
     return " ".join((ast.get_docstring(function) or "").split()) if function else ""
 
 
 def _function(item: CodingItem) -> ast.FunctionDef | None:
-    """The function that a problem asks for, in its prompt; None where that is no Python."""
+    """The function that a problem asks for, in its prompt; None if the prompt is not Python."""
     for source in (item.prompt, f"{item.prompt.rstrip()}\n    pass\n"):
         with contextlib.suppress(SyntaxError, ValueError):
             functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
@@ -105,14 +106,14 @@ def _function(item: CodingItem) -> ast.FunctionDef | None:
 
 
 def halves(item: CodingItem) -> tuple[str, str]:
-    """The first half of a docstring's words, the greater one, and the rest."""
+    """The first half of a docstring's words (the larger half if uneven), and the rest."""
     words = docstring(item).split()
     middle = (len(words) + 1) // 2
     return " ".join(words[:middle]), " ".join(words[middle:])
 
 
 def cut(item: CodingItem) -> CodingItem:
-    """The problem with the first half of its docstring alone."""
+    """The problem with only the first half of its docstring."""
     node = _function(item).body[0]
     begin = _place(item.prompt, node.lineno, node.col_offset)
     end = _place(item.prompt, node.end_lineno, node.end_col_offset)
@@ -124,12 +125,12 @@ def _place(text: str, line: int, column: int) -> int:
     """The index of a place of Python code in its text."""
     lines = re.split(
         r"(?<=\n)|(?<=\r)(?!\n)", text
-    )  # not splitlines, which knows other ends of lines than Python
+    )  # not splitlines, which also splits at ends that Python does not
     return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
 
 class Describer:
-    """The partner, for `experts.scripted.Scripted`: to any question it gives the rest of the description.
+    """The partner, for `experts.scripted.Scripted`: it answers any question with the rest of the description.
 
     items: the problems that it is asked about.
     """

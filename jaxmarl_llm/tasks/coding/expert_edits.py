@@ -1,8 +1,8 @@
 """Advice on a joint answer to a coding problem: the request to an expert, and the parser of its reply.
 
-The expert sees the problem and what every agent wrote, neither tests nor reward. It is asked to change as
-little as it can: to add what is missing and to repair what cannot work. Its reply is a hint for the
-agents' next turn and never enters a loss.
+The expert sees the problem and what every agent wrote, but no tests and no reward. It is asked to change as
+little as possible: to add what is missing and to repair what cannot work. Its reply is a hint for the
+agents' next turn and is never part of a loss.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PART = """\
 {code}"""
 
 _NOTHING = "(nothing)"
-_LONGEST = 4000  # characters of an agent's answer that holds no function
-_READ = 20_000  # characters at the end of an expert's answer; keeps garbage from taking seconds
+_LONGEST = 4000  # characters shown of an agent's answer without a function
+_READ = 20_000  # characters at the end of an expert's answer; limits the time that a bad reply takes
 _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings
 
 
@@ -58,7 +58,7 @@ def request_messages(
       item: the problem; its tests are not shown.
       completions: each agent's last answer.
       agents: names in the order (helpers .., main), or (main,).
-      parsing: what of an answer is judged, and so shown; see `coding.sources`.
+      parsing: which part of an answer is judged, and so shown; see `coding.sources`.
 
     Raises ValueError unless there is one completion per agent, and no other.
     """
@@ -85,8 +85,9 @@ def request_messages(
 def parse_edits(text: str, agents: tuple[str, ...]) -> dict[str, str] | None:
     """The code that an expert suggests, by agent; agents without a suggestion are left out.
 
-    The last JSON object in the text counts that has every agent as a key, with text or null as values.
-    Without one, {} if the text says that nothing has to be changed, and None if it has neither.
+    Counts the last JSON object in the text that has every agent as a key, with text or null as values.
+    Without
+    one: {} if the text says that nothing has to be changed, else None.
     """
     text = text[-_READ:]
     start = len(text)
@@ -119,5 +120,5 @@ def _object(text: str, start: int) -> dict:
 
 
 def _plain(code: str) -> str:
-    """Code without fences, and without the half surrogates that JSON allows and tokenizers refuse."""
+    """Code without fences, and without lone surrogates, which JSON allows and tokenizers refuse."""
     return files.safe_text(clean(code).strip())

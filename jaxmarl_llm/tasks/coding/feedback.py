@@ -1,4 +1,4 @@
-"""Feedback to each agent on a joint answer before it tries again. Pure: a report in, short texts out.
+"""Feedback to each agent on a joint answer before it tries again. Pure functions: report in, short texts out.
 
 The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation):
 
@@ -8,8 +8,8 @@ The modes are those of MAGRPO's multi-turn coding (arXiv:2508.04652; OpenMLRL/LL
     level_feedback  what is missing, where the syntax error is, which test failed and how
 
 An agent reads about its own function, about the tests, and whether its partners' functions are there (a
-helper only about main's), but never a line of another agent's answer. It reads everything in the report about
-the tests, so the report should be one of revealed tests (`coding.problem_tests.revealed`).
+helper only about main's), but never a line of another agent's answer. It reads everything in the report
+about the tests, so the report should only be of revealed tests (`coding.problem_tests.revealed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
 MODES = ("plain", "passed", "level_passed", "level_feedback")
-MAX_CODE, MAX_MESSAGE = 120, 80  # characters of a line that is shown, of an exception's message
+MAX_CODE, MAX_MESSAGE = 120, 80  # longest shown line and exception message, in characters
 _FOUND, _MISSING, _NO_RETURN, _BROKEN = "found", "missing", "no return", "syntax error"
 _WORDS = {True: "ok", False: "failed", None: "not run"}
 _ENDS = {
@@ -41,7 +41,7 @@ _ENDS = {
 
 
 class _Part(typing.NamedTuple):
-    """One agent's own function: its name, its text ('' if absent), and _FOUND or what is wrong with it."""
+    """One agent's own function: its name, its text ('' if absent), and _FOUND or its fault."""
 
     name: str
     source: str
@@ -63,7 +63,7 @@ class _Answer(typing.NamedTuple):
         return len(self.parts) > 1 and agent == list(self.parts)[-1]
 
     def partners(self, agent: str) -> list[str]:
-        """Agents whose functions this one knows of: main of all helpers, a helper of main alone."""
+        """Agents whose functions this one knows: main knows all helpers, a helper only main."""
         *helpers, main = self.parts
         return helpers if agent == main else [main]
 
@@ -80,12 +80,13 @@ def feedback(
     """The user message for each agent's next try.
 
     mode: one of MODES. agents: (helpers .., main), or (main,) alone. completions: {agent: what it wrote}.
-    report: the executor's, on the tests that may be shown; None where `coding.reward.compose` stopped
-        the answer before any test. "plain" does not look at it.
-    rule: how cooperation is paid, see `coding.reward`: with "influence" main may pass on a helper's result.
-    parsing: what of an answer is judged, see `coding.sources`.
-    Errors: ValueError for an unknown mode, other agents than expected, a report of an answer that was stopped
-        or none of one that was not.
+    report: the executor's report on the tests that may be shown; None if `coding.reward.compose` rejected
+        the answer before any test. "plain" does not use it.
+    rule: how cooperation is rewarded, see `coding.reward`: with "influence" main may just return a helper's
+      result.
+    parsing: which part of an answer is judged, see `coding.sources`.
+    Errors: ValueError for an unknown mode, for wrong agents, for a report on an answer that was rejected, and
+        for a missing report on one that was not.
     """
     if mode not in MODES:
         raise UserError(f"feedback mode is {mode!r}; allowed: {', '.join(MODES)}")
@@ -163,7 +164,7 @@ _TELL = {"passed": _tell_bit, "level_passed": _tell_levels, "level_feedback": _t
 
 
 def _describe(answer: _Answer, part: _Part) -> str:
-    """The state of an agent's own function, and advice on it."""
+    """The state of an agent's own function, with advice."""
     advice = {
         _FOUND: "",
         _MISSING: f" Write def {part.name}({answer.item.arguments}){answer.needs}.",
@@ -174,7 +175,7 @@ def _describe(answer: _Answer, part: _Part) -> str:
 
 
 def _place(source: str) -> str:
-    """Where and why the parser stopped, as text; '' where it names no line."""
+    """Where and why the parser stopped, as text; '' if it names no line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -191,7 +192,7 @@ def _place(source: str) -> str:
 
 
 def _usages(answer: _Answer, agent: str) -> dict[str, str]:
-    """{helper function: how main treats it}, for a main function that parses; else nothing."""
+    """{helper function: how main treats it}, if main's function parses, else {}."""
     part = answer.parts[agent]
     if not answer.is_main(agent) or part.state != _FOUND:
         return {}
@@ -205,7 +206,7 @@ def _uses(helper: str) -> str:
 
 
 def _usage(main: str, helper: str, rule: str) -> str:
-    """How main treats a helper, as text: from main's source alone, even if the helper does not exist."""
+    """How main treats a helper, as text: read from main's source only, even if the helper does not exist."""
     if not code_usage.calls_function(main, helper):
         return f"does not call {helper}. Use its result."
     if rule != "influence" and code_usage.is_thin_wrapper(main, helper):
@@ -216,7 +217,7 @@ def _usage(main: str, helper: str, rule: str) -> str:
 
 
 def _failure(answer: _Answer, agent: str) -> str:
-    """The first failed test and how it failed; of the remains of hidden tests only how they failed."""
+    """The first failed test and how it failed; for what is left of hidden tests only how they failed."""
     item = answer.item
     statement, error = problem_tests.first_failure(answer.report.failures, item.test, item.entry_point)
     arrow = " -> " if statement else ""
@@ -224,7 +225,7 @@ def _failure(answer: _Answer, agent: str) -> str:
 
 
 def _exception(error: str, answer: _Answer, agent: str) -> str:
-    """`error` in plain words, with functions in place of agents, and no message that quotes another agent."""
+    """`error` in plain words, with function names for agents, without messages that quote another agent."""
     ended = re.search(r"\(([a-z-]+)\)$", error)
     if ended and ended[1] in _ENDS:
         return _ENDS[ended[1]]
@@ -240,7 +241,7 @@ def _exception(error: str, answer: _Answer, agent: str) -> str:
 
 
 def _repeats(message: str, text: str) -> bool:
-    """Whether a message quotes `text`; three characters ("x", "[]") are no quotation."""
+    """Whether a message quotes `text`; three characters or less ("x", "[]") do not count."""
     message = message.strip("'\"")  # as a KeyError shows its text
     lines = [line.strip() for line in text.split("\n")]
     return len(message) > 3 and (message in text or any(len(x) > 3 and x in message for x in lines))

@@ -1,7 +1,7 @@
-"""Public problems out of an installed package, `modelco`: MBPP, and GSM8K as functions that return a number.
+"""Public problems from an installed package, `modelco`: MBPP, and GSM8K as functions that return a number.
 
-The package is not imported, its files are read (`tasks.installed_data`). It has neither signatures nor
-solutions, so that the signature of an MBPP problem is made of the call in its example.
+The package is not imported, its files are read (`tasks.installed_data`). It has no signatures and no
+solutions, so the signature of an MBPP problem is made from the call in its example.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load(source: str, split: str = "all") -> list[CodingItem]:
 
 
 def _function(row: dict) -> dict:
-    """The fields of an MBPP row: the task and its example are the docstring of the function that it calls."""
+    """The fields of an MBPP row: the docstring is the task and its example, which calls the function."""
     task, _, example = row["input"].partition(_EXAMPLE)
     call = _call(example.strip())
     parameters = ", ".join(f"arg{number}" for number, _ in enumerate(call.args, 1))
@@ -47,11 +47,11 @@ def _function(row: dict) -> dict:
 
 
 def _call(example: str) -> ast.Call:
-    """The call of the function that is asked for, in an example such as ``assert set(f(1)) == {1}``."""
+    """The call of the requested function in an example such as ``assert set(f(1)) == {1}``."""
     calls = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Call)]
     named = [call for call in calls if isinstance(call.func, ast.Name)]
     own = [call for call in named if not hasattr(builtins, call.func.id)]
-    return (own or named)[0]  # one problem asks for a function with the name of a builtin
+    return (own or named)[0]  # in one problem the function has a builtin's name
 
 
 def _number(row: dict) -> dict:

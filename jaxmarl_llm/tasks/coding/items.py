@@ -20,7 +20,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 _FIELDS = ("task_id", "prompt", "test", "entry_point")
 _OPTIONAL = ("canonical_solution", "grade", "statement", "split")
-_MADE = ("params", "prelude", "columns")  # read from the prompt: a column of that name would hide it
+_MADE = ("params", "prelude", "columns")  # read from the prompt; a column of the same name would hide them
 _SPLITS = tuple(split for split in sources.SPLITS if split != "all")
 _log = logging.getLogger("jaxmarl_llm.tasks")
 
@@ -32,8 +32,9 @@ class CodingItem:
     prompt: signature and docstring, after imports and helpers if any. test: defines `check(candidate)`.
     params: the entry point's parameter names ('*args' with its star). prelude: what precedes the entry point
     in the prompt. canonical_solution: as the data gives it, or ''. grade: difficulty, 0 if the data has none.
-    statement: how the problem is stated, '' if the data does not say; evaluations report every kind apart. Of
-    the starter set: "steps" (names the steps), "goal" (says only what to return), "written" (by hand).
+    statement: how the problem is stated, '' if the data does not say; evaluations report each statement
+      separately.
+    In the starter set: "steps" (names the steps), "goal" (says only what to return), "written" (by hand).
     split: "train", "validation" or "test", '' if the data does not say.
     columns: the other fields of its row, by name; a user's own reward function gets them.
     """
@@ -57,22 +58,22 @@ class CodingItem:
 
     @functools.cached_property
     def passed(self) -> str:
-        """What a call in a function with these ``arguments`` passes on to one that has the same: ``x, by=by``."""
+        """The arguments with which such a function calls another one that takes the same: ``x, by=by``."""
         return passed_text(self._signature) if self._signature else ", ".join(self.params)
 
     @functools.cached_property
     def _signature(self) -> ast.arguments | None:
-        """None for an item made by hand, without a prompt."""
+        """None for an item that was made without a prompt."""
         return arguments_of(self.prompt, self.entry_point)
 
 
 @dataclasses.dataclass(frozen=True)
 class RowRules:
-    """What is done about rows that cannot judge anybody.
+    """How to treat rows whose tests cannot judge answers.
 
-    modules: what tests may import beside the standard library. check: problems -> {task_id: what is wrong},
-    see `row_checks.faults`; None: nothing is run. drop: go on without bad rows, with a warning that names
-    them, in place of a ValueError.
+    modules: what tests may import besides the standard library. check: problems -> {task_id: what is wrong},
+    see `row_checks.faults`; None: tests are not run. drop: leave bad rows out, with a warning that names
+    them, instead of raising a ValueError.
     """
 
     modules: Collection[str] = ()
@@ -115,14 +116,14 @@ def parse_lines(text: str, name: str, rules: RowRules = RULES) -> list[CodingIte
 
 
 def checked(items: list[CodingItem], name: str, rules: RowRules) -> list[CodingItem]:
-    """Items of a data set whose rows have no lines, without those that `rules.check` finds fault with."""
+    """Items of a data set that is not a file of lines, without those that `rules.check` rejects."""
     faults = rules.check(items) if rules.check else {}
     good = [item for item in items if item.task_id not in faults]
     return accepted(good, [f"{task_id}: {fault}" for task_id, fault in faults.items()], name, rules)
 
 
 def accepted(good: list[CodingItem], bad: Sequence[str], name: str, rules: RowRules) -> list[CodingItem]:
-    """The good items, where there are no bad rows or these may be dropped; else a ValueError that lists them."""
+    """The good items, if there are no bad rows or they may be dropped; else a ValueError that lists them."""
     if bad:
         listed = f"{name}: {len(bad)} bad row(s)\n" + "\n".join(f"  {line}" for line in bad)
         if not rules.drop or not good:
@@ -133,7 +134,7 @@ def accepted(good: list[CodingItem], bad: Sequence[str], name: str, rules: RowRu
 
 @functools.lru_cache(maxsize=64)
 def _warn_of(listed: str) -> None:
-    """Once, though the rows of all splits may lie in one file."""
+    """Warn once, though all splits may be rows of one file."""
     _log.warning("left out, as task.bad_rows='drop' says: %s", listed)
 
 
@@ -195,7 +196,7 @@ def _content_complaints(row: dict, modules: Collection[str]) -> list[str]:
 
 
 def complaints_of_test(test: str, prelude: str, entry_point: str, modules: Collection[str] = ()) -> list[str]:
-    """What makes the text of a test unfit to judge anybody, as sentences without a period; see `load_jsonl`."""
+    """Why the text of a test cannot judge answers, as sentences without a period; see `load_jsonl`."""
     return list(_complaints_of_test(test, prelude, entry_point, tuple(modules)))
 
 

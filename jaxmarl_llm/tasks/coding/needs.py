@@ -1,4 +1,4 @@
-"""What the tests of a problem need: names that nobody defines, and modules that the sandbox does not have."""
+"""What the tests of a problem need: undefined names, and modules that the sandbox does not have."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _GUARDS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
 def undefined(test: str, prelude: str, entry_point: str) -> list[str]:
-    """Names that a test uses and that neither it, its prelude nor Python defines, in alphabetical order.
+    """Names that a test uses but that the test, its prelude and Python do not define, in alphabetical order.
 
-    The candidate's names do not count: what a test uses has to come from the data. [] where an import with
-    a star may define anything, and for text that does not parse.
+    The candidate's names do not count: what a test uses has to come from the data. [] if an ``import *`` may
+    define any name, and for text that does not parse.
     """
     trees = [tree for tree in (parse(test), parse(prelude)) if tree is not None]
     starred = [_starred(tree) for tree in trees]

@@ -1,12 +1,15 @@
 """The two operations of a reference solution, apart from constants and the names of arguments.
 
-A solution of two steps is a function `aux` and an entry point that first calls it for a variable. Two
-problems share a pair of operations if the bodies of both functions are equal after this: names are numbered
-in the order of appearance, constants are replaced by their kind (but not those in brackets behind a value,
-which say what is taken: `x[0]` and `x[-1]` are two operations), a constant factor or summand stands on the
-right; to subtract a constant is to add one, to divide by one is to multiply by one, a square is a power, and
-to add something to itself is to multiply it. The pair has no order: upper case, then reversed, is the same
-function as reversed, then upper case.
+A solution of two steps is a function `aux` and an entry point that first assigns its result to a variable.
+Two problems share a pair of operations if the bodies of both functions are equal after this normalisation:
+
+- names are numbered in the order of appearance;
+- constants are replaced by their kind, except in subscripts, where they say what is taken (`x[0]` and `x[-1]`
+  are two operations);
+- a constant factor or summand stands on the right; subtracting a constant becomes adding one, dividing by one
+  becomes multiplying by one, a square becomes a power, and adding a value to itself becomes a product.
+
+The pair has no order: upper case, then reversed, is the same function as reversed, then upper case.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ HELPER = "aux"
 
 
 def operations(item: CodingItem) -> tuple[str, str] | None:
-    """The operation of `aux` and that of the entry point, in this order; None for a solution of other form.
+    """The operation of `aux` and that of the entry point, in this order; None for a solution of another form.
 
     Each is the text of a function f0 whose inputs and variables are v0, v1, …
     """
@@ -34,7 +37,7 @@ def operations(item: CodingItem) -> tuple[str, str] | None:
 
 
 def operation_pair(item: CodingItem) -> tuple[str, str] | None:
-    """The two operations in alphabetical order, which is what splits must not share; None as in
+    """The two operations in alphabetical order, which splits must not share; None as in
     `operations`."""
     pair = operations(item)
     return pair and tuple(sorted(pair))
@@ -58,7 +61,7 @@ def _canonical(body: list[ast.stmt]) -> str:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces constants by their kind, and writes what a constant makes equal in one way."""
+    """Replaces constants by their kind, and writes equal operations with constants in one way."""
 
     def visit_Constant(self, node):
         kind = "NUMBER" if isinstance(node.value, int | float) else type(node.value).__name__.upper()

@@ -1,4 +1,4 @@
-"""Cuts the tests of a coding problem into a part to hold back and a part to show, by syntax alone.
+"""Splits a coding problem's tests into a held-back part and a shown part, by syntax alone.
 
 The pieces are the counted units of `check(candidate)`, as the executor counts them: distinct top-level asserts
 on the candidate's results or on what it may have changed, and blocks with such asserts
@@ -17,24 +17,25 @@ from jaxmarl_llm.executor.judging import units
 from jaxmarl_llm.tasks.program_text.python_text import parse
 from jaxmarl_llm.utils.errors import UserError
 
-HIDDEN = "if 'hidden':"  # the first line of what is left of a unit that was not selected
+HIDDEN = "if 'hidden':"  # first line of what is left of a unit that is not selected
 
 
 def count_units(test: str, entry_point: str = "") -> int:
     """Count the units of `test`, 1 or more: the `total` of a report, unless only other statements fail.
 
-    entry_point: matters where the tests call the function by its own name and not as check()'s parameter.
+    entry_point: used if the tests call the function by its own name, not as check()'s parameter.
     Errors: ValueError for text that does not parse or defines no check(candidate).
     """
     return _suite(test, entry_point).total
 
 
 def split(test: str, held_back: float, entry_point: str = "") -> tuple[str, str | None]:
-    """(used, held back): tests with about the share 1 - `held_back` of the units, and tests with the others.
+    """(used, held back): tests with a share of about 1 - `held_back` of the units, and with the others.
 
-    The held-back units are spread evenly, always the same: of eight, a share of 0.25 takes the 4th and the
-    8th. At least one unit is used, and at least one held back, if there are two and the share is not 0; else
-    the second text is None. Units may repeat each other's cases: only equal asserts are known to be one.
+    The held-back units are evenly spaced and always the same: of eight, a share of 0.25 takes the 4th and the
+    8th. If there are two units or more and the share is not 0, at least one unit is used and at least one is
+    held back; else the second text is None. Units may repeat each other's cases: only equal asserts count as
+    one unit.
     Errors: ValueError for a share outside [0, 1), and as in `count_units`.
     """
     if not 0 <= held_back < 1:
@@ -50,7 +51,7 @@ def split(test: str, held_back: float, entry_point: str = "") -> tuple[str, str 
 
 
 def revealed(test: str, number: int, entry_point: str = "") -> str:
-    """Tests with the first `number` units; 0 means all, a negative number that many from the end."""
+    """Tests with the first `number` units; 0: all units; negative: that many from the end."""
     if type(number) is not int:
         raise UserError(f"number is {number!r}; allowed: a whole number")
     indices = range(count_units(test, entry_point))
@@ -58,11 +59,11 @@ def revealed(test: str, number: int, entry_point: str = "") -> str:
 
 
 def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> str:
-    """The tests with the chosen units only; all other text stays, also what check() does between its units.
+    """The tests with the chosen units only; all other text stays, also what check() does between units.
 
-    indices: which units, counted from 0; all of them give `test` itself. An assert that repeats a unit goes
-    with it. Where a later statement may need what an unchosen unit does (a name that it binds, a list that
-    it changes), the unit stays without its asserts, under a line that does not show it (HIDDEN).
+    indices: which units, counted from 0; all of them give `test` itself. An assert that repeats a unit is
+    selected with it. If a later statement may need what an unselected unit does (a name that it binds, a list
+    that it changes), the unit stays without its asserts, under a line that does not show it (HIDDEN).
     Errors: ValueError for no index or one that does not exist, and as in `count_units`.
     """
     suite = _suite(test, entry_point)
@@ -71,7 +72,7 @@ def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> st
         raise UserError(f"indices is {indices!r}; allowed: one or more of 0 to {suite.total - 1}")
     if len(chosen) == suite.total:
         return test
-    test = test.replace("\r\n", "\n").replace("\r", "\n")  # the line ends that the parser counts
+    test = test.replace("\r\n", "\n").replace("\r", "\n")  # the parser's line ends
     tree, check = _read(test)
     shared = _shared(tree, check) - {parameter(test), entry_point}
     counted = sorted(suite.units)
@@ -85,7 +86,7 @@ def select_units(test: str, indices: Sequence[int], entry_point: str = "") -> st
 def first_failure(failures: Sequence[str], test: str, entry_point: str) -> tuple[str, str]:
     """The first failed statement of a report, with the tested function's name, and how it failed.
 
-    Of the remains of hidden tests only how they failed; the statement is '' there, and where a program ended.
+    For what is left of hidden tests, only how they failed. The statement is '' there, and if a program ended.
     """
     shown = [line for line in failures if not line.startswith(HIDDEN)]
     line = shown[0] if shown else failures[0].removeprefix(HIDDEN).removeprefix(" -> ")
@@ -96,14 +97,14 @@ def first_failure(failures: Sequence[str], test: str, entry_point: str) -> tuple
 
 
 def parameter(test: str) -> str:
-    """The name under which check() gets the candidate; ValueError as in `count_units`."""
+    """The name of check()'s parameter for the candidate; ValueError as in `count_units`."""
     arguments = _read(test)[1].args
     return (arguments.posonlyargs + arguments.args)[0].arg
 
 
 def _suite(test: str, entry_point: str) -> units.Suite:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "\d" in a test is the data's business
+        warnings.simplefilter("ignore")  # a "\d" in a test's string is not ours to report
         return units.build(test, entry_point)
 
 
@@ -126,7 +127,7 @@ def _shared(tree: ast.Module, check: ast.FunctionDef) -> set[str]:
 def _reduced(
     body: list[ast.stmt], counted: list[int], chosen: set[int], shared: set[str], hide: ast.NodeTransformer
 ) -> list[ast.stmt]:
-    """`body` without the counted statements that are not chosen, which are given by their places in it."""
+    """`body` without the unselected units; statements are given by their positions in `body`."""
     repeatable = (ast.Assert, ast.Expr)
     unit_of = {ast.dump(units.judged(body[i])): i for i in counted if isinstance(body[i], repeatable)}
     kept, needed = [], set()
@@ -146,7 +147,7 @@ def _reduced(
 
 
 class _WithoutAsserts(ast.NodeTransformer):
-    """Evaluates what is asserted, for `:=` and for changes of arguments, and asserts nothing."""
+    """Replaces asserts by their expressions, to keep `:=` and changes of arguments."""
 
     def __init__(self, assertive: frozenset[str]):
         self._assertive = assertive
@@ -169,7 +170,7 @@ def _mentioned(tree: ast.AST) -> set[str]:
 
 
 def _bound(tree: ast.AST) -> set[str]:
-    """Names that `tree` gives a value to, or takes it from."""
+    """Names that `tree` binds or deletes."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):

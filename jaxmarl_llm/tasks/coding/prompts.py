@@ -1,10 +1,9 @@
 """Prompts of the coding agents, short for a 135M model.
 
-Every agent of every method, a member of a team or one that works alone, reads the same: the instruction, the
-worked examples (`EXAMPLES`, whole problems), the whole problem, and the header of the function that it is to
-write. Only the sentence about its role and the answers to the worked examples differ. A test checks
-this, so that methods can be compared: none gets a part of the problem or a line of the answer that another
-does not get.
+All agents of all methods, in a team or alone, read the same: the instruction, the worked examples
+(`EXAMPLES`, whole problems), the whole problem, and the header of the function to write. Only the sentence
+about the agent's role and the answers to the worked examples differ. A test checks this, so that methods can
+be compared: no agent gets a part of the problem, or a line of the answer, that another agent does not get.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ QUESTION = """\
 {role}
 def {function}({arguments}):"""
 
-# What an agent reads of its role. {helpers}: "the helper aux(text)", or all of several.
+# What an agent reads about its role. {helpers}: "the helper aux(text)", or all of several.
 HELPER = "Write {function}, a helper for {entry_point}:"
 MAIN = "Write {entry_point} with {helpers}:"
 ALONE = "Write {entry_point}:"
 
 
 class Example(typing.NamedTuple):
-    """A worked problem that is in no data set.
+    """A worked problem; it is in no data set.
 
     parts: expressions over the parameters that helpers may return, at least one. combined: what the main
-    function returns with the first, the first two, .. of them, as {0}, {1}, ..; one entry for each part.
+    function returns with the first part, the first two, .., as {0}, {1}, ..; one entry per part.
     """
 
     entry_point: str
@@ -43,9 +42,9 @@ class Example(typing.NamedTuple):
     combined: tuple[str, ...]
 
 
-# Problems that name their steps and problems that do not. In the first a helper does all, main passes it on:
-# examples that all showed "a helper, then one more operation" would show it as the rule. Every answer of main
-# begins with the call, since a 135M model calls a helper in more of its answers where all examples do.
+# Problems that name their steps and problems that do not. In the first a helper does everything and main
+# returns its result: if all examples were "a helper, then one more operation", that would look like the rule.
+# Every answer of main begins with the call, since a 135M model calls a helper more often if all examples do.
 EXAMPLES = (
     Example(
         "is_question",
@@ -82,7 +81,7 @@ EXAMPLES = (
 def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, str]]]:
     """Chat messages [{role, content}, …] for one problem, by agent.
 
-    agents: names in the order (helpers .., main), or of one agent that works alone.
+    agents: names in the order (helpers .., main), or one name of an agent that works alone.
     """
     questions = _questions(item.prompt.strip(), item.entry_point, item.arguments, item.passed, agents)
     shown = [(_example(e, agents), answers(number, agents)) for number, e in enumerate(EXAMPLES)]
@@ -95,8 +94,8 @@ def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, 
 def answers(number: int, agents: Sequence[str]) -> dict[str, str]:
     """Each agent's answer to ``EXAMPLES[number]``: one function, no docstring, no other text.
 
-    Where there are more helpers than parts, some write the first part again, and main does not call them;
-    which of them changes with the number, so that each helper is called in some example.
+    If there are more helpers than parts, some helpers repeat the first part, and main does not call them.
+    Which helpers these are changes with the number, so that each helper is called in some example.
     """
     example, helpers = EXAMPLES[number], helper_functions(agents)
     params = ", ".join(example.params)

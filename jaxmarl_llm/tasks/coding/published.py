@@ -1,9 +1,9 @@
 """Prompts with the structure of MAGRPO's published coding experiments, in our own words.
 
-After OpenMLRL/LLM_Collab_Code_Generation (arXiv:2508.04652): the problem, what the agent is to write and what
-not, and a skeleton of the output; no worked examples. One user message, so that without a chat template, as
-the experiments were run (CoMLRL applies none), the prompt is this text alone. A helper's prompt does not
-mention other helpers.
+After OpenMLRL/LLM_Collab_Code_Generation (arXiv:2508.04652): the problem, what the agent should write and
+what not, and a skeleton of the output; no worked examples. It is one user message, so without a chat
+template, as in the published experiments (CoMLRL applies none), the prompt is this text alone. A helper's
+prompt does not mention other helpers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def {entry_point}({arguments}):
 
 
 def render(item: CodingItem, agents: Sequence[str]) -> dict[str, list[dict[str, str]]]:
-    """Chat messages by agent, one each; names in the order (helpers .., main), or of one who works alone."""
+    """Chat messages by agent, one each; names are (helpers .., main), or one agent that works alone."""
     helpers, problem = helper_functions(agents), item.prompt.strip()
     fields = {"problem": problem, "entry_point": item.entry_point, "arguments": item.arguments}
     texts = {agent: HELPER.format(function=name, **fields) for agent, name in helpers.items()}

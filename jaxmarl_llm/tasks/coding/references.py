@@ -23,7 +23,7 @@ _MUTABLE = (ast.Name, ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.D
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Statement:
-    """A statement at the top level of a solution, the names that it binds, and those that it mentions."""
+    """A statement at the top level of a solution, the names that it binds, and the names that it mentions."""
 
     node: ast.stmt
     source: str
@@ -32,25 +32,25 @@ class _Statement:
 
     @property
     def is_loose(self) -> bool:
-        """Whether everything may depend on it: it binds no name of its own, or one cannot tell which."""
+        """Whether any other statement may depend on it: it binds no name, or unknown names."""
         future = isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
         return future or not self.binds or "*" in self.binds
 
 
 def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
-    """Each agent's part of the canonical solution; None if that cannot be divided so.
+    """Each agent's part of the canonical solution; None if it cannot be divided in this way.
 
     Args:
       item: the problem; its solution may be a program, or the body of the entry point alone (HumanEval).
-      agents: one name, which gets everything, or two: the helper, which gets the function ``aux`` and what that
-        needs, and the one that writes the entry point and what else there is. Of a solution with one function the
-        helper gets all, and main returns what the helper returns.
+      agents: one name, which gets everything, or two names: the helper gets the function ``aux`` and what it
+        needs; the other agent gets the entry point and the rest. If the solution has one function, the helper
+        gets all of it, and main returns the helper's result.
 
     Returns:
-      {agent: text} without blank lines, at which a sampled answer may end.
+      {agent: text} without blank lines, since a sampled answer may end at one.
 
     Raises:
-      ValueError: for more agents: a canonical solution has one helper.
+      ValueError: for more than two agents: a canonical solution has one helper.
     """
     if len(agents) > 2:
         raise UserError(f"reference answers are for one or two agents, these are {tuple(agents)!r}")
@@ -61,7 +61,7 @@ def answers(item: CodingItem, agents: Sequence[str]) -> dict[str, str] | None:
         return {agents[0]: _joined(statements)}
     prelude = parse(item.prelude)
     if prelude is not None and HELPER in bound(prelude.body):
-        return None  # both agents have that one
+        return None  # both agents would have that statement
     defined = any(HELPER in statement.binds for statement in statements)
     parts = (_divided if defined else _passed_on)(statements, item.entry_point)
     return parts and dict(zip(agents, parts, strict=True))
@@ -77,10 +77,10 @@ def is_one_function(text: str) -> bool:
 
 
 def _divided(statements: Sequence[_Statement], entry_point: str) -> tuple[str, str] | None:
-    """The helper with what it needs, and the rest with what that needs.
+    """The helper with what it needs, and the rest with what the rest needs.
 
-    None where the parts would not be the same program in two processes: they share a state, or call each other
-    while they are loaded.
+    None if the parts would behave differently in two processes: they share a state, or call each other while
+    they are loaded.
     """
     helpers = [s for s in statements if HELPER in s.binds]
     functions = {HELPER, entry_point}
@@ -99,7 +99,7 @@ def _divided(statements: Sequence[_Statement], entry_point: str) -> tuple[str, s
 
 
 def _needed(statements: Sequence[_Statement], by: Sequence[_Statement]) -> list[_Statement]:
-    """Those of the statements that others need, directly or through one another."""
+    """The statements that others need, directly or indirectly."""
     chosen = [s for s in statements if s.is_loose]
     names = frozenset().union(*(s.mentions for s in (*by, *chosen)))
     while more := [s for s in statements if s not in chosen and s.binds & names]:
@@ -109,7 +109,7 @@ def _needed(statements: Sequence[_Statement], by: Sequence[_Statement]) -> list[
 
 
 def _may_be_shared(shared: Sequence[_Statement], statements: Sequence[_Statement]) -> bool:
-    """Whether each agent may have these for itself: imports, functions, and values that nothing changes."""
+    """Whether each agent may have its own copy: of imports, functions, and values that nothing changes."""
     known = {name for s in statements if isinstance(s.node, _IMPORTS) for name in s.binds} | set(
         dir(builtins)
     )
@@ -119,7 +119,7 @@ def _may_be_shared(shared: Sequence[_Statement], statements: Sequence[_Statement
 
 
 def _is_fixed(statement: _Statement, known: set[str]) -> bool:
-    """Whether nothing that a statement makes is changed later; ``known``: names of modules and builtins."""
+    """Whether nothing changes a statement's values later; ``known``: names of modules and builtins."""
     if isinstance(statement.node, ast.Assign | ast.AnnAssign):
         return statement.node.value is None or not _any(statement.node.value, _MUTABLE)
     if isinstance(statement.node, ast.Expr):
@@ -128,10 +128,10 @@ def _is_fixed(statement: _Statement, known: set[str]) -> bool:
 
 
 def _passed_on(statements: Sequence[_Statement], entry_point: str) -> tuple[str, str] | None:
-    """The helper with the whole solution, and the main function that passes its result on.
+    """The helper with the whole solution, and a main function that returns the helper's result.
 
-    None where the solution has several functions, names itself again, as in a recursion, or has defaults that main
-    cannot write down.
+    None if the solution has several functions, uses its own name again, as in a recursion, or has defaults
+    that main cannot write down.
     """
     (function, *others) = [s for s in statements if isinstance(s.node, _FUNCTIONS)] or [None]
     if others or function is None or not isinstance(function.node, ast.FunctionDef):
@@ -173,7 +173,7 @@ def _statements(item: CodingItem) -> list[_Statement]:
 
 
 def _program(item: CodingItem) -> str:
-    """The solution as a program; '' if it is none."""
+    """The solution as a program; '' if it is not a program."""
     solution = item.canonical_solution.replace("\r\n", "\n").replace("\r", "\n")
     if not solution.strip():
         return ""
@@ -184,7 +184,7 @@ def _program(item: CodingItem) -> str:
 
 
 def _begun(item: CodingItem) -> list[str]:
-    """Lines of the entry point's body that stand in the prompt, such as imports before or after the docstring."""
+    """Lines of the entry point's body in the prompt, such as imports before or after the docstring."""
     function, lines = prompt_function(item), item.prompt.split("\n")
     inner = function.body if function else []
     written = [node for node in inner if not isinstance(node, ast.Pass) and not _is_text(node)]
@@ -200,7 +200,7 @@ def _source(program: str, node: ast.stmt) -> str:
 
 
 def _without_blank_lines(source: str) -> str:
-    """The same statement without blank lines; in strings they become escapes, in docstrings they are left out."""
+    """The same statement without blank lines; escapes in strings, dropped in docstrings."""
     if source.strip() and _blank(source) & _in_strings(source):
         escaped = ast.unparse(ast.parse(source))
         source = source if _blank(escaped) & _in_strings(escaped) else escaped
@@ -215,7 +215,7 @@ def _blank(source: str) -> set[int]:
 
 
 def _in_strings(source: str) -> set[int]:
-    """Numbers of the lines within strings that have a value: no docstrings."""
+    """Numbers of the lines inside strings, except docstrings."""
     tree = ast.parse(source)
     texts = {node.value for node in ast.walk(tree) if _is_text(node)}
     strings = [n for n in ast.walk(tree) if isinstance(n, ast.Constant | ast.JoinedStr) and n not in texts]
@@ -223,7 +223,7 @@ def _in_strings(source: str) -> set[int]:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether a statement is a text or an ellipsis, as docstrings are."""
+    """Whether a statement is only a string, such as a docstring, or an ellipsis."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 

@@ -3,36 +3,36 @@
 After MAGRPO's coding reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Code_Generation). A team earns 0..4:
 
     part         condition                                                     value     otherwise
-    structure    a helper agent defines its function                           +0.4 / H  go on without it
+    structure    a helper agent defines its function                           +0.4 / H  continue without it
                  the main agent defines the entry point                        +0.6      stop
     syntax       prelude + helpers + main parses                               +0.5      stop
     tests        passed / total                                                +1.0 * ratio
     cooperation  by a rule, see below; the mean over the H helpers             0..1.5
 
-What defines a function is what Python would run (`coding.sources`): functions without a return are whole, and
-each agent's imports, constants and helpers stay with it. MAGRPO takes the function's text alone and asks for a
+A function is what Python would run (`coding.sources`): a function without a return counts as complete, and
+each agent's imports, constants and helpers stay with it. MAGRPO takes only the function's text and requires a
 return; so does parsing "paper".
 
-Rules of the cooperation part, for one helper. All of them need a passed test, and the helper's function must
-be there.
+Rules of the cooperation part, for one helper. All of them need a passed test and an existing function of
+the helper.
 
     influence    1.5 * passed / total   if main called the helper's function in the tests and what it returned
                                         changed what main returned; else 0
     observed     0.5 for a call in the tests, +1.0 if main is more than a thin wrapper, -0.5 if what the
                  helper returned changed nothing
-    paper        the same, but main's text alone decides whether it calls and whether it ignores
+    paper        the same, but only main's text decides whether it calls and whether it ignores
 
-Why "influence" is the default: "paper" is what MAGRPO published, and it pays 1.5 for a call and one passed
-test, whatever made it pass, and 1.0 less for a main function that passes on a helper that is right by itself.
-A team learns a fixed pattern from it: the helper does something, and main does one more thing to it, whatever
-the problem asks for. "influence" pays nothing for a call that solves no test or whose result makes no
-difference, and as much for a thin wrapper as for any other use.
+Why "influence" is the default: "paper" is what MAGRPO published. It pays 1.5 for a call and one passed test,
+whatever made the test pass, and 1.0 less for a main function that just returns the result of a correct
+helper. From it a team learns a fixed pattern, whatever the problem asks for: the helper does something, and
+main does one more thing to the result. "influence" pays nothing for a call that solves no test or whose
+result makes no difference, and a thin wrapper earns as much as any other use.
 
-Whether a result changed anything is tried by the executor, which repeats calls with other values in the
-helper's place (`executor.Interaction.used`); where it could not try, main's text decides
+The executor tests whether a result changed anything: it repeats calls with other values in place of the
+helper's result (`executor.Interaction.used`). If it could not test it, main's text decides
 (`coding.usage.ignores_result`). Whether main is a thin wrapper is read from its text.
 
-One agent alone has no helper and no cooperation and earns 0..2.1. Agents are named in the order
+A single agent has no helper and no cooperation part, and earns 0..2.1. Agents are named in the order
 (helpers .., main), or (main,); `coding.roles` has the names of their functions.
 """
 
@@ -77,8 +77,8 @@ def compose(
 ) -> Draft:
     """First stage: take the sources, judge structure and syntax, build the program to be tested.
 
-    parsing: one of `coding.sources.PARSINGS`. With "python" agents see each other's functions and nothing
-    else of each other, whatever names they use besides.
+    parsing: one of `coding.sources.PARSINGS`. With "python" agents see only each other's functions, whatever
+    other names they use.
     """
     names = functions(agents, item.entry_point)
     written = sources.read(completions, names, parsing)
@@ -104,7 +104,7 @@ def finish(
     rule: str = "influence",
     compat: bool = False,
 ) -> dict[str, float]:
-    """Second stage: parts and total with the executor's report, which is None for a draft that was stopped.
+    """Second stage: parts and total with the executor's report, None for a draft that was stopped.
 
     rule: one of RULES. compat: with the paper's rule, judge "result ignored" by CoMLRL's textual pattern (see
     `coding.usage.ignores_result_comlrl`).
@@ -146,14 +146,14 @@ def cooperation(main_source: str, helper: str = HELPER, *, compat: bool = False)
 
 
 def observed_cooperation(main_source: str, row: Interaction | None, helper: str = HELPER) -> float:
-    """Bonus (0..1.5) by what happened; ``row`` is how main used the helper's function, None: not at all."""
+    """Bonus (0..1.5) by what happened; ``row``: how main used the helper's function, None: not at all."""
     return 0.0 if row is None else _bonus(main_source, helper, not influenced(main_source, row, helper))
 
 
 def influenced(main_source: str, row: Interaction | None, helper: str = HELPER) -> bool:
     """Whether the helper's function was called and what it returned made a difference; ``row`` as above.
 
-    Where the executor could not try the latter, main's text decides it.
+    If the executor could not test the difference, main's text decides.
     """
     if row is None or row.used is None:
         return row is not None and not usage.ignores_result(main_source, helper)
@@ -173,11 +173,11 @@ def _bonus(main_source: str, helper: str, ignored: bool) -> float:
 
 
 def normalise(parts: dict[str, float], agents: tuple[str, ...] = TEAM) -> dict[str, float]:
-    """Parts on the paper's 0..100 scale: each over its maximum, and the total (over 4) under the name
-    "return".
+    """Parts on the paper's 0..100 scale: each divided by its maximum; the total (over 4) is named "return".
 
-    One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation. With
-    tests held back, "hack_gap" is how much larger the share of the others is.
+    One agent alone is measured against its own maxima (structure 0.6, total 2.1) and has no cooperation part.
+    If tests are held back, "hack_gap" is the share passed of the used tests minus that of the held-back
+    tests.
     """
     percent = {name: 100.0 * parts[name] / scale for name, scale in _scales(agents).items()}
     percent["return"] = percent.pop("total")

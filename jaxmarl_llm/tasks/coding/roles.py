@@ -1,7 +1,7 @@
 """Which function each agent of a coding team writes.
 
-Agents are named in the order (helpers .., main); one name is an agent that works alone. The only helper's
-function is called ``aux``, several helpers' are ``aux1``, ``aux2``, .. in the agents' order.
+Agents are named in the order (helpers .., main); a single name is an agent that works alone. A single
+helper's function is called ``aux``; those of several helpers are ``aux1``, ``aux2``, .. in the agents' order.
 """
 
 from __future__ import annotations

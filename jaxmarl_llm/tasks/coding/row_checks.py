@@ -1,4 +1,4 @@
-"""Runs the tests of problems once before anybody is judged by them: data can be wrong, too."""
+"""Runs the tests of problems once before they judge answers, since data can be wrong."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.program_text.python_text import defines
 
 AT_A_TIME = 64  # problems between two reports of progress
-_VERSION = 1  # of these checks: rows that an older one passed are checked again
-# Failures of a test that no candidate causes, by the way they are described in a report.
+_VERSION = 1  # version of these checks: a new one checks all rows again
+# Test failures that no candidate can cause, by their description in a report.
 _OWN_FAILURE = re.compile(r"-> ((?:ModuleNotFound|Import|Name)Error\b.*)")
 _log = logging.getLogger("jaxmarl_llm.tasks")
 
@@ -30,16 +30,16 @@ def faults(
     folder: pathlib.Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, str]:
-    """{task_id: what is wrong} of the problems whose tests cannot judge anybody.
+    """{task_id: what is wrong} of the problems whose tests cannot judge answers.
 
-    The tests are compiled and imported in the sandbox, and run against the canonical solution where there is
+    The tests are compiled and imported in the sandbox. They run against the canonical solution if there is
     one, else against a function that raises.
 
     Args:
       items: the problems.
-      executor: what judges answers afterwards; its limits and its modules count.
-      folder: where problems that passed are remembered, by their content, and are not run again; None: not.
-      progress: called with the numbers of problems that are done and that are run.
+      executor: judges the answers later; its limits and modules apply.
+      folder: stores hashes of problems that passed, which are not run again; None: nothing is stored.
+      progress: called with the number of problems done and the number to run.
     """
     fault_by_id, programs = {}, {}
     remembered = _Remembered(folder, executor)
@@ -68,7 +68,7 @@ def faults(
 
 
 def reference(item: CodingItem) -> str | None:
-    """The canonical solution as a program; None where it is none. Without one, a function that raises."""
+    """The canonical solution as a program; None if it is no program. Without one, a function that raises."""
     solution, header = item.canonical_solution, f"def {item.entry_point}({item.arguments}):\n"
     if not solution.strip():
         return f"def {item.entry_point}(*args, **kwargs):\n    raise NotImplementedError\n"
@@ -95,7 +95,7 @@ def _is_program(text: str, entry_point: str) -> bool:
 
 
 def _fault(outcome, solved: bool) -> str:
-    """What a run says against the tests; '' for nothing. solved: a canonical solution ran, which must pass."""
+    """The fault of the tests in a run, '' if none. solved: a canonical solution ran, and must pass."""
     if isinstance(outcome, ValueError):
         return str(outcome)
     own = [match[1] for line in outcome.failures if (match := _OWN_FAILURE.search(line))]
@@ -106,7 +106,7 @@ def _fault(outcome, solved: bool) -> str:
 
 
 class _Remembered:
-    """Programs whose tests were in order, one digest a line of a file: lines are added, and none is changed."""
+    """Digests of programs whose tests were in order, one per line of a file that only grows."""
 
     def __init__(self, folder: pathlib.Path | None, executor: Executor):
         self._path = folder / "checked_rows.txt" if folder else None
@@ -115,7 +115,7 @@ class _Remembered:
         try:
             self._known = set(self._path.read_text("utf-8").split()) if self._path else set()
         except (OSError, UnicodeDecodeError):
-            self._known = set()  # nothing was remembered yet, or it cannot be read
+            self._known = set()  # no file yet, or it cannot be read
 
     def _digest(self, program: Program) -> str:
         return hashlib.sha256(program.digest(*self._context).encode()).hexdigest()[:32]
@@ -124,7 +124,7 @@ class _Remembered:
         return self._digest(program) in self._known
 
     def add(self, programs: Sequence[Program]) -> None:
-        """Remember programs; where the folder cannot be written they are run again next time."""
+        """Remember programs; if the folder is not writable, they are run again next time."""
         if self._path is None or not programs:
             return
         try:

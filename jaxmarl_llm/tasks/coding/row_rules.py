@@ -1,4 +1,4 @@
-"""The rules for rows of a task that has an executor: their tests are run before anybody is judged by them."""
+"""The rules for rows of a task that has an executor: their tests are run before they judge answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jaxmarl_llm.utils.console import LateProgress
 
 
 def of_executor(executor, modules: Collection[str] = (), bad_rows: str = "refuse") -> RowRules:
-    """What is done about rows whose tests judge nobody, see `items.RowRules`.
+    """How to treat rows whose tests cannot judge answers, see `items.RowRules`.
 
     Args:
-      executor: what judges answers afterwards; tests are only read if it is no `Executor`.
-      modules: what tests may import beside the standard library.
+      executor: judges the answers later; if it is not an `Executor`, tests are only read, not run.
+      modules: what tests may import besides the standard library.
       bad_rows: "refuse", or "drop".
     """
     check = functools.partial(_faults, executor) if isinstance(executor, Executor) else None
@@ -29,12 +29,12 @@ def of_executor(executor, modules: Collection[str] = (), bad_rows: str = "refuse
 def _faults(executor: Executor, items: Sequence[CodingItem]) -> dict[str, str]:
     """{task_id: what is wrong}, see `row_checks.faults`."""
     faults = row_checks.faults(items, executor, _memory_folder(), LateProgress("row checked"))
-    executor.metrics()  # what was run here belongs to no iteration
+    executor.metrics()  # these runs do not belong to any iteration
     return faults
 
 
 def _memory_folder() -> pathlib.Path | None:
-    """Where rows that are in order are remembered; None without a place for it."""
-    with contextlib.suppress(RuntimeError, ValueError):  # nobody's home
+    """Folder in which valid rows are remembered; None if there is none."""
+    with contextlib.suppress(RuntimeError, ValueError):  # no home directory
         return user_cache.folder()
     return None

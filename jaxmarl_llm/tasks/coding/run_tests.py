@@ -1,7 +1,7 @@
 """The tool ``run_tests`` of coding: agents try a program on the tests that they may see, before they answer.
 
-An agent writes one function of several, so what it tries is a whole program of its own making: the tested function, and
-a stand-in for whatever of its partners it uses. What partners really write is never run for it.
+An agent writes one of several functions, so it tries a whole program of its own: the tested function, and
+stand-ins for the functions of its partners that it uses. The partners' real functions are never run for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABOUT = (
 
 
 def tool(executor, shown: Callable[[CodingItem], str]) -> Tool:
-    """The tool; ``shown(item)`` are the tests that agents may see, with none that the reward keeps back."""
+    """The tool; ``shown(item)`` are the tests that agents may see, without those held back."""
 
     def run_tests(item: CodingItem, program: str) -> str:
         return run(executor, item, program, shown(item))
@@ -32,7 +32,7 @@ def tool(executor, shown: Callable[[CodingItem], str]) -> Tool:
 
 
 def run(executor, item: CodingItem, program: str, tests: str) -> str:
-    """How many of the tests a program passes, and the first failure, as an agent reads it."""
+    """How many of the tests a program passes, and the first failure, as text for the agent."""
     source = sources.source(program, item.entry_point)
     if not source:
         wrong = syntax_error(program)

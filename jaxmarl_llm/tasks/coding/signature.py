@@ -45,7 +45,7 @@ def arguments_text(arguments: ast.arguments) -> str:
 
 
 def passed_text(arguments: ast.arguments) -> str:
-    """A call's arguments that pass all of a function's own on."""
+    """The arguments of a call that passes on all of a function's own arguments."""
     by_name = {arg.arg for arg in arguments.kwonlyargs}
     return ", ".join(f"{name}={name}" if name in by_name else name for name in _parameter_names(arguments))
 

@@ -1,4 +1,4 @@
-"""What of an agent's answer is judged: a whole program, or its function alone as the paper has it."""
+"""Which part of an answer is judged: the whole program, or only the function, as in the paper."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PARSINGS = ("python", "paper")
 def source(completion: str, function: str, parsing: str = "python") -> str:
     """The source in an answer that is to define `function`; '' if there is none.
 
-    parsing: "python" keeps all that Python would run, see `program_text.answers`: imports, constants,
-    decorators, helpers and classes of the agent's own. "paper" keeps the text of the function, see
+    parsing: "python" keeps all that Python would run, see `program_text.answers`: the agent's own imports,
+    constants, decorators, helpers and classes. "paper" keeps only the function's text, see
     `extract_function`.
     """
     if parsing == "paper":
@@ -25,7 +25,7 @@ def source(completion: str, function: str, parsing: str = "python") -> str:
 
 
 def counts(source_text: str, parsing: str = "python") -> bool:
-    """Whether a source is the function that was asked for: with "paper" only if it returns a value."""
+    """Whether a source has the requested function: with "paper" only if it returns a value."""
     return has_return(source_text) if parsing == "paper" else bool(source_text)
 
 

@@ -33,12 +33,13 @@ class CodingTask:
       compat: judge "helper's result ignored" as CoMLRL does, by a pattern that hardly ever matches.
       feedback: the messages to agents before another try: one of `coding.feedback.MODES`, or a function
         from judged answers to {agent: text} for each.
-      revealed_tests: the tests that feedback, and the tool ``run_tests``, may reveal: the first n, 0 for all,
-        the last n if negative.
-      held_back: share of each problem's tests that earn nothing. The share of them that passes is the part
-        "tests_held_back"; if it is below that of the others, answers may be made for the tests.
-      parsing: what of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python would
-        run, or the text of the function as in the paper.
+      revealed_tests: the tests that feedback and the tool ``run_tests`` may show: the first n, 0 for all, the
+        last n if negative.
+      held_back: share of each problem's tests that do not count for the reward. The part "tests_held_back" is
+        the share of these that passes; if it is below that of the other tests, answers may be fitted to the
+        tests.
+      parsing: which part of an answer is judged, one of `coding.sources.PARSINGS`: the program that Python
+        would run, or only the function's text, as in the paper.
       prompts: one of PROMPTS: worked examples before the problem, or the structure of the published
         experiments, without examples.
     """
@@ -73,7 +74,7 @@ class CodingTask:
         if not callable(feedback) and feedback not in code_feedback.MODES:
             raise UserError(f"feedback is {feedback!r}; allowed: {', '.join(code_feedback.MODES)}")
         self._feedback, self._revealed, self._held_back = feedback, revealed_tests, held_back
-        # A problem with a single test has nothing to hold back, and so not the part either.
+        # A problem with a single test holds nothing back, so it lacks the part.
         self.part_names = () if held_back else reward.PART_NAMES
         self.reward_range = reward.reward_range(self.agents)
         if not 1 <= len(self.agents) <= MAX_AGENTS or len(set(self.agents)) != len(self.agents):
@@ -92,7 +93,7 @@ class CodingTask:
     def references(self, item: CodingItem) -> dict[str, str] | None:
         """Reference answers per agent, None where the data has none; see `coding.references.answers`.
 
-        Nor is there one of more than a function where only the function of an answer is judged.
+        If only an answer's function is judged, also None for answers that need more than a function.
         """
         by_agent = code_references.answers(item, self.agents)
         if by_agent and self._parsing == "paper":
@@ -124,12 +125,12 @@ class CodingTask:
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
         """Feedback to each agent on judged answers (item, completions) before its next try.
 
-        The tests that it shows run once more, on their own, so that the reward's other tests stay unknown.
+        The shown tests run once more, without the others, so that the reward's other tests stay unknown.
         """
         if callable(self._feedback):
             return self._feedback(answers)
         programs = [None] * len(answers)
-        if self._feedback != "plain":  # which shows no test
+        if self._feedback != "plain":  # "plain" shows no test
             drafts = [self._draft(answer.item, answer.completions) for answer in answers]
             shown = [self._shown(answer.item) for answer in answers]
             programs = [_testing(draft, tests) for draft, tests in zip(drafts, shown, strict=True)]
@@ -155,7 +156,7 @@ class CodingTask:
     def _run(self, programs: Sequence[Program | None], items: Sequence[CodingItem]) -> list[Report | None]:
         """Reports in order, None where there is no program; all in one call of the executor.
 
-        UserError, which names the problem, for tests that fail by themselves.
+        UserError, which names the problem, for tests that fail whatever the candidate is.
         """
         wanted = [(program, item) for program, item in zip(programs, items, strict=True) if program]
         try:

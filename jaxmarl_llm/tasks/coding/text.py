@@ -1,4 +1,4 @@
-"""Extract the function that a model meant from its text: text in, text out, never an exception."""
+"""Extract the function that a model meant from its text; never raises."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def clean(text: str) -> str:
 def extract_function(text: str, name: str) -> str:
     """The function `name` out of a completion, without decorators, imports and neighbours; '' if absent.
 
-    Of several definitions the first whole one counts, those at the left margin before indented ones. A
-    definition is whole when it parses and returns something; lines after its last parsable one are dropped,
-    so that prose or a truncated line behind a finished function does no harm. Without a whole definition the
-    first one is returned unchanged: it may hold a `return` and still not parse, which the reward counts
-    as structure without syntax.
+    Of several definitions the first complete one counts, with those at the left margin before indented ones.
+    A definition is complete if it parses and returns something. Lines after its last parsable line are
+    dropped, so prose or a truncated line after a finished function does no harm. If no definition is
+    complete, the first one is returned unchanged: it may have a `return` and still not parse, which the
+    reward counts as structure without syntax.
     """
     lines = clean(text).split("\n")
     start = re.compile(rf"([ \t]*)def[ \t]+{re.escape(name)}[ \t]*\(")

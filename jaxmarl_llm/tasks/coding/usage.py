@@ -1,7 +1,7 @@
 """Judge from the syntax tree how a main function uses the helper that its partner wrote.
 
-Sources begin with the main function; what follows are functions of its own, as `main_text` puts them. A call
-counts in the main function and in each of its own functions that it names, directly or through another one.
+Sources begin with the main function, followed by functions of its own, see `main_text`. A call counts in the
+main function and in each of its own functions that it uses, directly or indirectly.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def main_text(program: str, entry_point: str) -> str:
-    """A program with the last definition of its entry point in front, for the functions of this module.
+    """A program with the last definition of its entry point first, as this module's functions expect it.
 
-    A lambda becomes a function. A program that is one function stays as it is, also one that does not parse.
+    A lambda becomes a function. A program of one function stays as it is, also if it does not parse.
     """
     tree = parse(program)
     body = tree.body if tree else []
@@ -44,12 +44,12 @@ def _as_function(statement: ast.stmt) -> ast.stmt:
 
 
 def calls_function(main_source: str, helper: str = "aux") -> bool:
-    """Whether main calls `helper(...)`; False if it binds the name itself, for then it calls its own."""
+    """Whether main calls `helper(...)`; False if main binds the name itself and so calls its own function."""
     return any(_calls(function, helper) for function in _reached(main_source, helper))
 
 
 def _reached(main_source: str, helper: str) -> list[ast.stmt]:
-    """The main function and those of its own that it names, without those that bind the helper's name."""
+    """The main function and its own functions that it uses, without those that bind the helper's name."""
     tree = parse(textwrap.dedent(main_source))
     if tree is None or not tree.body or not isinstance(tree.body[0], _SCOPES) or helper in bound(tree.body):
         return []
@@ -86,9 +86,9 @@ def is_thin_wrapper(main_source: str, helper: str = "aux") -> bool:
 def ignores_result(main_source: str, helper: str = "aux") -> bool:
     """Whether the helper is called and no call's value is used.
 
-    Unused is a call that is a statement of its own, or whose value goes to names that are not read
-    afterwards (a plain assignment to the name in the same block ends its life; in a loop, "afterwards"
-    includes the rest of the loop).
+    A call is unused if it is a statement of its own, or if its value only goes to names that are not read
+    afterwards. (A plain assignment to the name in the same block ends its life; in a loop, "afterwards"
+    includes the rest of the loop.)
     """
     calls = [
         _is_used(call, parents, function)
@@ -102,8 +102,8 @@ def ignores_result(main_source: str, helper: str = "aux") -> bool:
 def ignores_result_comlrl(main_source: str, helper: str = "aux") -> bool:
     """CoMLRL's textual test, for the compat preset only: a line that is `aux (c)`, c one character.
 
-    Its pattern asks for one white space before the bracket and for exactly one character inside, so ordinary
-    calls (`aux(x)`, `aux(x, y)`, `aux()`) never match and the penalty is practically never paid.
+    CoMLRL's pattern requires one white space before the bracket and exactly one character inside, so ordinary
+    calls (`aux(x)`, `aux(x, y)`, `aux()`) never match and the penalty almost never applies.
     """
     pattern = re.compile(rf"{re.escape(helper)}\s\([^)]\)")
     return any(pattern.fullmatch(line.strip()) for line in main_source.split("\n"))

@@ -1,1 +1,1 @@
-"""Commits: a message for a change of a program, and the change made again from the message."""
+"""Commits: a message about a change of a program, and the change rebuilt from the message."""

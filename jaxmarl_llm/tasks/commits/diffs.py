@@ -1,4 +1,4 @@
-"""Diffs as texts: how one is made, cut, searched for, and how much of it a message copies."""
+"""Diffs as texts: making, cutting and searching them, and how much of one a message copies."""
 
 import collections
 import difflib
@@ -13,7 +13,7 @@ _LINE_END, _FILES = "<nl>", ("mmm ", "ppp ")  # as the release of the commit mes
 
 
 def of_programs(before: str, after: str, context: int = CONTEXT) -> str:
-    """The lines of a unified diff with ``context`` lines around, without the names of files and the numbers of lines.
+    """The lines of a unified diff with ``context`` lines around, without file names and line numbers.
 
     Raises:
       UserError: if the two programs are equal.
@@ -26,9 +26,9 @@ def of_programs(before: str, after: str, context: int = CONTEXT) -> str:
 
 
 def of_release(text: str) -> str:
-    """A diff as the study's release has it, tokens between spaces and ``<nl>`` for line ends, as lines.
+    """A diff of the study's release (tokens between spaces, ``<nl>`` for line ends) as lines.
 
-    Names of files are left out, as the study does; another diff stays as it is. '' if nothing is left.
+    File names are dropped, as in the study; diffs in another form stay as they are. '' if nothing is left.
     """
     if _LINE_END not in text:
         return text.strip("\n")
@@ -37,7 +37,7 @@ def of_release(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """The first ``most`` words and signs of a diff (`memory.words`), as they stand there."""
+    """The first ``most`` words and signs of a diff (`memory.words`), unchanged."""
     for number, match in enumerate(WORD.finditer(text), start=1):
         if number == most:
             return text[: match.end()]
@@ -45,7 +45,7 @@ def cut(text: str, most: int) -> str:
 
 
 def tagged(diff: str) -> str:
-    """A diff to search by: every line after the word for what is done with it, as the study writes them."""
+    """A diff as a search query: before every line the study's word for what happens to it."""
     lines = [(line[:1], line[1:]) if line[:1] in TAGS else (" ", line) for line in diff.split("\n")]
     return "\n".join(f"{TAGS[sign]} {rest.strip()}" for sign, rest in lines)
 
@@ -53,7 +53,7 @@ def tagged(diff: str) -> str:
 def copied(diff: str, message: str) -> float:
     """The share of the words and signs of changed lines that a message repeats, 0..1.
 
-    Each counts as often as it stands in both; the signs that begin the lines do not count.
+    Each counts as often as both contain it; the signs at line starts do not count.
     """
     changed = "\n".join(line[1:] for line in diff.split("\n") if line[:1] in ("+", "-"))
     own = collections.Counter(words(changed))

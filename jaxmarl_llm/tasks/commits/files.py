@@ -27,12 +27,12 @@ _log = logging.getLogger("jaxmarl_llm.tasks")
 
 
 def load(path: str, split: str, executor=None, rules: RowRules = RULES) -> list[Commit]:
-    """Commits of a split of a file, in its order.
+    """Commits of a split of a file, in file order.
 
-    A row has ``message`` (or ``msg``), ``repository`` (``repo``), ``time`` (``date``: a number, or a date that ISO 8601
-    allows), and ``diff``, or the programs ``before`` and ``after`` with ``test`` and ``entry_point`` as coding problems
-    have them, and a ``prelude`` if there is one. ``task_id``, ``sha`` or ``diff_id`` names it, else its line. A diff
-    that occurs again is left out, and a line says how many.
+    A row has ``message`` (or ``msg``), ``repository`` (``repo``), ``time`` (``date``: a number, or an ISO
+    8601 date), and ``diff``, or the programs ``before`` and ``after`` with ``test``, ``entry_point`` and
+    perhaps ``prelude`` as in coding problems. ``task_id``, ``sha`` or ``diff_id`` is its name, else its line.
+    Repeated diffs are left out, and a log line says how many.
 
     Raises:
       UserError: for a file that is not there or has bad rows, all at once: a field that is missing, an empty diff, an
@@ -50,7 +50,7 @@ def load(path: str, split: str, executor=None, rules: RowRules = RULES) -> list[
 
 
 def _read(path: str, text: str, drop: bool) -> tuple[list[Commit], dict[str, int]]:
-    """All commits of a file's text, and their lines by their names."""
+    """All commits of a file's text, and their line numbers by name."""
     commits: dict[str, Commit] = {}
     lines: dict[str, int] = {}
     bad, again = {}, 0
@@ -76,7 +76,7 @@ def _read(path: str, text: str, drop: bool) -> tuple[list[Commit], dict[str, int
 
 
 def _refuse(path: str, bad: Mapping[int, str], drop: bool) -> None:
-    """UserError with all bad rows by line, or a warning where they may be left out."""
+    """UserError with all bad rows by line, or a warning if they may be left out."""
     listed = f"{path}: {len(bad)} bad row(s)\n" + "\n".join(f"  line {n}: {bad[n]}" for n in sorted(bad))
     if bad and not drop:
         raise UserError(listed)
@@ -88,7 +88,8 @@ def of_row(row: dict, number: int) -> Commit:
     """The commit of a row of a file, whose tests have not been run yet.
 
     Raises:
-      UserError: for a field that is missing or cannot be read, and an empty diff. One that is null is missing.
+      UserError: for a field that is missing or cannot be read, and an empty diff. A null field counts as
+        missing.
     """
     row = sources.without_nulls(row, FIELDS)
     message, repository, time = (_field(row, name) for name in NAMES)
@@ -118,7 +119,7 @@ def of_row(row: dict, number: int) -> Commit:
 
 
 def _field(row: dict, name: str) -> str:
-    """The text or number of a field under any of its names, without white space around it."""
+    """The text or number of a field under any of its names, without surrounding white space."""
     held = next((row[other] for other in NAMES[name] if other in row), None)
     text = str(held).strip() if isinstance(held, str | int | float) else ""
     if not text:
@@ -128,7 +129,7 @@ def _field(row: dict, name: str) -> str:
 
 
 def _time(text: str) -> float:
-    """Seconds, of a number or a date."""
+    """Seconds from a number or a date."""
     try:
         seconds = float(text)
     except ValueError:
@@ -145,7 +146,7 @@ def _time(text: str) -> float:
 
 
 def _run(commits: Sequence[Commit], executor: Executor) -> tuple[list[Commit], dict[str, str]]:
-    """The commits with what their programs pass, and {task_id: fault} of those that mend no test."""
+    """The commits with their programs' test results, and {task_id: fault} of commits that fix no test."""
     programs = [
         Program({"program": text}, commit.entry_point, commit.test, commit.prelude)
         for commit in commits
@@ -166,18 +167,18 @@ def _run(commits: Sequence[Commit], executor: Executor) -> tuple[list[Commit], d
             )
         else:
             good.append(dataclasses.replace(commit, passed_before=before.passed, passed_after=after.passed))
-    executor.metrics()  # what was run here belongs to no iteration
+    executor.metrics()  # these runs do not belong to any iteration
     return good, faults
 
 
 def of_split(commits: Sequence[Commit], split: str, name: str) -> list[Commit]:
-    """Commits of a split, in order: the test's are those of other repositories, validation has the latest of the rest.
+    """Commits of a split, in order: test: other repositories; validation: the latest of the rest.
 
     Repositories are taken in the order of a hash of their names until they have `TEST_SHARE` of the commits;
-    `VALIDATION_SHARE` of the others are validation's. Nothing is drawn, so commits that are added change little.
+    `VALIDATION_SHARE` of the others are for validation. Nothing is random, so added commits change little.
 
     Raises:
-      UserError: for a file of one repository, whose commits cannot be divided so.
+      UserError: for a file of one repository, which cannot be split in this way.
     """
     if split == "all":
         return list(commits)

@@ -1,4 +1,4 @@
-"""Commits: what they are made of."""
+"""The data of a commit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Commit:
     Attributes:
       diff: its lines, see `diffs`.
       message: the reference.
-      kind: of the mutation, '' where the change is none.
-      repository, time: where and when; times of one source can be ordered. Of mutants the file of the problem, and its
-        place among the problems.
-      before, after: the programs, '' where the source has diffs alone.
-      entry_point, test, prelude: as of a `CodingItem`; ``test`` is '' where there are no tests.
-      passed_before, passed_after: tests that the programs pass, of those of ``test``.
+      kind: kind of the mutation, '' if the change is not a mutation.
+      repository, time: where and when; times of one source can be ordered. For mutants the file of the
+        problem, and the problem's position.
+      before, after: the programs, '' if the source has only diffs.
+      entry_point, test, prelude: as in a `CodingItem`; ``test`` is '' if there are no tests.
+      passed_before, passed_after: number of tests in ``test`` that the programs pass.
       problem: the coding problem that ``after`` solves.
       choices: programs by the word that names a change of ``before``, for an agent that can only choose among them.
     """
@@ -45,14 +45,14 @@ class Commit:
 
     @property
     def family(self) -> str:
-        """What mutants of one program have in common; of others see `families`."""
+        """A key that mutants of one program share; for other commits see `families`."""
         return self.problem.task_id if self.problem else self.task_id
 
 
 def families(commits: Iterable[Commit]) -> dict[str, str]:
-    """By program the one that stands for its family: what commits make of a program is the same program.
+    """By program the program that represents its family: a commit's two programs are in one family.
 
-    So a history, whose commits begin where others ended, is one family, in whatever order they come.
+    So a history, in which commits begin where others ended, is one family, in whatever order they come.
     """
     parent: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Load commits: the package's own mutants, mutants of a file, commits of a file, six mutants of one program."""
+"""Load commits: the package's own mutants, mutants and commits of a file, six mutants of one program."""
 
 import functools
 import importlib.resources
@@ -13,18 +13,19 @@ from jaxmarl_llm.tasks.commits.items import Commit
 from jaxmarl_llm.utils.errors import UserError
 
 MUTANTS, SIX = "mutants", "six"
-MADE = "commits/mutants.jsonl"  # in tasks/data, by `commits.making`
+MADE = "commits/mutants.jsonl"  # in tasks/data, made by `commits.making`
 
 
 def load_items(source: str, split: str, executor=None, rules: RowRules = RULES) -> list[Commit]:
     """Commits of a split of a source.
 
-    source: 'mutants' (of the package's own problems), 'mutants:<file>' (made now, of the problems in a JSONL file of
-        `coding.data_files`), 'six' (six mutants of one program, which are too few to divide), or the path of a JSONL
-        file of commits, see `files`; a slice may follow, which is taken after the split.
-    split: 'all', 'train', 'validation' or 'test'; of mutants that of their problem, of commits by repository and time.
-    executor: runs the tests of what was not run before; None: nothing is run, and mutants of a file are refused.
-    rules: for the rows of files.
+    source: 'mutants' (of the package's own problems), 'mutants:<file>' (made now from the problems in a JSONL
+        file of `coding.data_files`), 'six' (six mutants of one program, which are too few to split), or the
+        path of a JSONL file of commits, see `files`. An optional slice is applied after the split.
+    split: 'all', 'train', 'validation' or 'test'; mutants have their problem's split, commits are split by
+        repository and time.
+    executor: runs tests that were not run before; None: nothing is run, and mutants of a file raise an error.
+    rules: for rows of files.
 
     Raises:
       UserError: for an unknown source or split, bad rows, and a selection without commits.
@@ -49,7 +50,7 @@ def load_items(source: str, split: str, executor=None, rules: RowRules = RULES) 
     return items
 
 
-@functools.cache  # one process asks for every split
+@functools.cache  # one process loads every split
 def _own() -> tuple[Commit, ...]:
     """All mutants of the package's own problems that change a test's result, in the order of the problems."""
     text = (importlib.resources.files("jaxmarl_llm.tasks") / "data" / MADE).read_text("utf-8")

@@ -1,9 +1,9 @@
-"""Makes commits with tests: mutants of verified programs, each of which changes the result of a test.
+"""Makes commits with tests: mutants of verified programs, each changes the result of a test.
 
     python -m jaxmarl_llm.tasks.commits.making > jaxmarl_llm/tasks/data/commits/mutants.jsonl
 
-writes those of the package's own problems; counts of what was left out go to the standard error. A row names its
-problem and the mutant of its program by number, and says what it passes.
+writes those of the package's own problems; counts of omitted ones go to standard error. A row names its
+problem, its program's mutant by number, and the tests that it passes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jaxmarl_llm.tasks.commits.items import Commit, program_of
 from jaxmarl_llm.tasks.commits.mutations import Mutant, mutants
 from jaxmarl_llm.utils.errors import UserError
 
-MOST = 3  # mutants of a program, of different kinds where there are some
+MOST = 3  # mutants of a program, of different kinds if there are any
 LONGEST = 600  # characters of a program
-# Of a mutant that runs into a limit it depends on the machine which tests it passes.
+# If a mutant runs into a limit, which tests it passes depends on the machine.
 VERDICTS = ("fail", "error")
 # Kinds by how often programs have them, the most frequent first.
 FREQUENT = ("constant", "operator", "call", "arguments", "condition", "boundary", "negation", "branch")
@@ -33,9 +33,10 @@ _log = logging.getLogger("jaxmarl_llm.tasks")
 
 
 def rows(problems: Sequence[CodingItem], executor: Executor) -> tuple[list[dict], dict[str, int]]:
-    """Rows of mutants of the problems' programs, and how many were left out, by the reason.
+    """Rows of mutants of the problems' programs, and the number left out by reason.
 
-    Of problems with one program, such as two statements of one, the first counts. All programs run in one call.
+    If problems share a program (two statements of one problem), the first counts. All programs run in one
+    call.
 
     Raises:
       UserError: for a problem without tests or without a solution.
@@ -76,7 +77,7 @@ def rows(problems: Sequence[CodingItem], executor: Executor) -> tuple[list[dict]
 def _run(
     texts: Sequence[tuple[str, str]], problem_of: Mapping[str, CodingItem], executor: Executor
 ) -> list[Report]:
-    """Reports of programs on the tests of another one's problem: pairs of that one and the program."""
+    """Reports of programs on the tests of another commit's problem: pairs of that commit and a program."""
     programs = [
         Program({"program": text}, problem_of[own].entry_point, problem_of[own].test, problem_of[own].prelude)
         for own, text in texts
@@ -85,7 +86,7 @@ def _run(
 
 
 def _unlike(good: Sequence[tuple[int, Mutant, Report]]) -> list[tuple[int, Mutant, Report]]:
-    """Up to `MOST` mutants in their order: one of each kind before a second one, rare kinds first."""
+    """Up to `MOST` mutants in their order: one of each kind before any second one, rare kinds first."""
     seen: collections.Counter = collections.Counter()
     ranked = []
     for row in good:
@@ -97,7 +98,7 @@ def _unlike(good: Sequence[tuple[int, Mutant, Report]]) -> list[tuple[int, Mutan
 
 
 def of_row(row: dict, place: int, problem: CodingItem) -> Commit:
-    """The commit of a row of `rows`; ``place``: of its problem among all, which is its time."""
+    """The commit of a row of `rows`; ``place``: its problem's position among all, used as its time."""
     after = program_of(problem)
     mutant = mutants(after)[row["mutant"]]
     if mutant.kind != row["kind"]:
@@ -141,7 +142,7 @@ def of_file(path: str, split: str, executor, rules: RowRules = RULES) -> list[Co
 
 
 def listed(left_out: dict[str, int]) -> str:
-    """What was left out, as a sentence has it."""
+    """A sentence about what was left out."""
     return ", ".join(f"{number} {name}" for name, number in left_out.items()) or "nothing"
 
 

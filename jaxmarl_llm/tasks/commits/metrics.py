@@ -1,8 +1,8 @@
-"""How like a text is to a reference: BLEU-4, ROUGE-L and METEOR on words, pure functions from 0 to 1.
+"""Similarity of a text and a reference: BLEU-4, ROUGE-L and METEOR on words, pure functions from 0 to 1.
 
-All take lists of words: what a word is, and whether case counts, is decided by whoever cuts the texts
+All take lists of words; the caller that splits the texts decides what a word is and whether case counts
 (`jaxmarl_llm.memory.words` for messages). The release of the commit message study (arXiv 2404.14824) computes BLEU over
-characters and calls a cosine times lengths METEOR; its values are not comparable with these.
+characters and calls a cosine times lengths METEOR, so its values are not comparable with these.
 """
 
 import collections
@@ -20,8 +20,9 @@ def bleu(words: Words, references: Sequence[Words], smooth: bool = True) -> floa
     """Sentence BLEU-4 (Papineni et al. 2002), the geometric mean of four clipped precisions times a brevity penalty.
 
     ``smooth``: method 2 of Chen and Cherry (2014, "A Systematic Comparison of Smoothing Techniques for Sentence-Level
-    BLEU"), after Lin and Och (2004): of two words and more one is added to matches and to all. A text without so many
-    words has none that matches of one. Without smoothing a precision of 0 makes the whole 0, and so do no words.
+    BLEU"), after Lin and Och (2004): for n-grams of two words and more, one is added to matches and totals.
+    If a text has fewer words than that, it counts 0 matches of 1. Without smoothing a precision of 0 makes
+    the result 0, as does an empty text.
     """
     if not words:
         return 0.0
@@ -37,7 +38,7 @@ def bleu(words: Words, references: Sequence[Words], smooth: bool = True) -> floa
 
 
 def rouge_l(words: Words, reference: Words) -> float:
-    """ROUGE-L (Lin 2004): the F1 of the longest common subsequence's shares of both texts."""
+    """ROUGE-L (Lin 2004): the F1 of the longest common subsequence's share in each text."""
     longest = _common_subsequence(words, reference)
     return 2 * longest / (len(words) + len(reference)) if longest else 0.0
 
@@ -49,8 +50,8 @@ def meteor(words: Words, reference: Words) -> float:
 
         P R / (alpha P + (1 - alpha) R) * (1 - gamma (chunks / matches)^beta),
 
-    `ALPHA`, `BETA`, `GAMMA` as in Lavie and Agarwal (2007). Words are aligned from the end of the texts, the last
-    free one first, as NLTK does; that is not always the alignment with the fewest crossings.
+    `ALPHA`, `BETA`, `GAMMA` as in Lavie and Agarwal (2007). Words are aligned from the end of the texts, the
+    last free one first, as in NLTK; this alignment does not always have the fewest crossings.
     """
     pairs = _aligned(words, reference)
     if not pairs:
@@ -67,7 +68,7 @@ def _grams(words: Words, n: int) -> collections.Counter:
 
 
 def _clipped(words: Words, references: Sequence[Words], n: int) -> tuple[int, int]:
-    """How many runs of n words occur in a reference, each as often as there at most; and of how many, at least 1."""
+    """Clipped count of n-grams that occur in a reference, and the number of n-grams, at least 1."""
     own = _grams(words, n)
     most: collections.Counter = collections.Counter()
     for reference in references:
@@ -79,7 +80,7 @@ def _common_subsequence(first: Words, second: Words) -> int:
     """The length of the longest common subsequence."""
     lengths = [0] * (len(second) + 1)
     for word in first:
-        before = 0  # of the row above, one to the left
+        before = 0  # entry of the row above, one to the left
         for j, other in enumerate(second, start=1):
             above = lengths[j]
             lengths[j] = before + 1 if word == other else max(above, lengths[j - 1])
@@ -88,7 +89,7 @@ def _common_subsequence(first: Words, second: Words) -> int:
 
 
 def _aligned(words: Words, reference: Words) -> list[tuple[int, int]]:
-    """Places of the words that are one, in order of the first text: equal words first, then equal stems."""
+    """Pairs of matching words' positions, in the first text's order: equal words first, then equal stems."""
     free, free_there = list(range(len(words))), list(range(len(reference)))
     pairs: list[tuple[int, int]] = []
     forms: tuple[Callable[[str], str], ...] = (str, stem)

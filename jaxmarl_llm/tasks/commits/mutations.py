@@ -1,8 +1,8 @@
-"""Mutants of a program: one place changed, with the message of the commit that mends it. Text in, text out.
+"""Mutants of a program: one place changed, with the message of the commit that fixes it. Text in, text out.
 
-A mutant is the program *before* a commit, the program itself the one *after* it. A message names the function and what
-takes the place of what; only mutants are made in which that is one place, so that whoever reads the message and the
-mutant alone can write the program.
+A mutant is the program *before* a commit; the program itself is the one *after* it. A message names the
+function and what replaces what. Only mutants with exactly one such place are made, so the message and the
+mutant together determine the program.
 """
 
 import ast
@@ -33,7 +33,7 @@ _Token = tokenize.TokenInfo
 class Mutant:
     """A program with one place changed.
 
-    kind: one of `KINDS`. before: its text. message: of the commit that makes the program of it again.
+    kind: one of `KINDS`. before: its text. message: of the commit that restores the program.
     """
 
     kind: str
@@ -56,7 +56,7 @@ def _of_function(program: str, function: ast.FunctionDef) -> Iterator[Mutant]:
     for place, token in enumerate(tokens):
         if change := _changed(tokens, place):
             kind, old = change
-            if sum(t.string == old for t in tokens):  # whoever reads the message could not tell them apart
+            if sum(t.string == old for t in tokens):  # the message would be ambiguous
                 continue
             yield Mutant(kind, _spliced(lines, token, old), _message(kind, token.string, old, function.name))
     yield from _swapped(lines, function)
@@ -65,7 +65,7 @@ def _of_function(program: str, function: ast.FunctionDef) -> Iterator[Mutant]:
 
 
 def _tokens(program: str) -> list[_Token]:
-    """The tokens of a program, without those inside of f-strings, which newer versions of Python cut up."""
+    """The tokens of a program, without those inside of f-strings, which newer Python versions split."""
     tokens, depth = [], 0
     for token in tokenize.generate_tokens(io.StringIO(program).readline):
         name = tokenize.tok_name[token.type]
@@ -76,7 +76,7 @@ def _tokens(program: str) -> list[_Token]:
 
 
 def _changed(tokens: list[_Token], place: int) -> tuple[str, str] | None:
-    """The kind of the mutation of a token, and what it becomes; None where there is none."""
+    """The kind of the mutation of a token, and the new token; None if there is none."""
     token = tokens[place]
     before, after = tokens[max(0, place - 1)], tokens[min(place + 1, len(tokens) - 1)]
     text = token.string
@@ -95,7 +95,7 @@ def _changed(tokens: list[_Token], place: int) -> tuple[str, str] | None:
 
 
 def _ends_operand(token: _Token) -> bool:
-    """Whether a sign after this token stands between two operands, and is no sign of a number or of arguments."""
+    """Whether an operator after this token is binary, not the sign of a number or of arguments."""
     if token.type == tokenize.NAME:
         return token.string not in _KEYWORDS_BEFORE_A_SIGN
     return token.type in (tokenize.NUMBER, tokenize.STRING) or token.string in (")", "]", "}")
@@ -115,7 +115,7 @@ def _spliced(lines: list[str], token: _Token, text: str) -> str:
 
 
 def _swapped(lines: list[str], function: ast.FunctionDef) -> Iterator[Mutant]:
-    """Calls with their first two arguments swapped, of names that the function calls once."""
+    """Calls with their first two arguments swapped, for names that the function calls once."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     names = [_called(call) for call in calls]
     for call, name in zip(calls, names, strict=True):
@@ -136,7 +136,7 @@ def _swapped(lines: list[str], function: ast.FunctionDef) -> Iterator[Mutant]:
 
 
 def _called(call: ast.Call) -> str:
-    """The name of what is called, the last part of a dotted one."""
+    """The name of the called function, the last part of a dotted one."""
     return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
@@ -155,7 +155,7 @@ def _negated(lines: list[str], function: ast.FunctionDef) -> Iterator[Mutant]:
 
 
 def _without_branch(lines: list[str], function: ast.FunctionDef) -> Iterator[Mutant]:
-    """A function without the branch of one line that it begins with."""
+    """A function without its first statement, a one-line branch."""
     first = function.body[0]
     if not isinstance(first, ast.If) or first.orelse or len(first.body) > 1 or len(function.body) < 2:
         return

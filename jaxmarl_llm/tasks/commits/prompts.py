@@ -17,7 +17,7 @@ _REBUILD = (
     "This is the program now:\n```python\n{before}```\nMake this one change, and write the whole program."
 )
 CHOOSE = "Which change?"
-# What a message, a program and a reply look like.
+# The form of a message, a program and a reply.
 _SHOWN = (
     "Use ** instead of * in square",
     "def square(x):\n    return x * 2\n",
@@ -28,7 +28,7 @@ _SHOWN = (
 def writer(item: Commit, examples: Sequence[tuple[str, str]] = (), most: int = 510) -> Messages:
     """Ask for a message after ``examples``, pairs of diff and message; diffs are cut to ``most`` words and signs."""
     if item.choices:
-        return [_user(item.kind)]  # a model of a few words cannot read a diff
+        return [_user(item.kind)]  # a model with few words cannot read a diff
     pairs = [*examples, (item.diff, "")]
     text = "\n\n".join(
         f"{diffs.cut(diff, most)}\n{REQUEST}\n{message}".strip("\n") for diff, message in pairs
@@ -37,7 +37,7 @@ def writer(item: Commit, examples: Sequence[tuple[str, str]] = (), most: int = 5
 
 
 def rebuilder(item: Commit, writer_name: str) -> Messages:
-    """Ask for the changed program: the program before the change; the message comes in front (`protocols.Pipeline`)."""
+    """Ask for the changed program: the program before the change; `protocols.Pipeline` adds the message."""
     if item.choices:
         return [_user(CHOOSE)]
     message, before, after = _SHOWN

@@ -1,14 +1,14 @@
-"""Six mutants of one program, for models of a few words: the writer says one of six, and so does the rebuilder.
+"""Six mutants of one program, for models with few words: writer and rebuilder each write one of six.
 
-The program has a place for each of six mutations. A rebuilder that says the name of a mutation changes that place of
-the program that it was given, so the right name mends it and every other one breaks a second place.
+The program has a place for each of six mutations. A rebuilder that writes the name of a mutation changes that
+place of the given program, so the right name fixes it and every other name breaks a second place.
 """
 
 from jaxmarl_llm.tasks.commits import diffs, prompts
 from jaxmarl_llm.tasks.commits.items import Commit
 from jaxmarl_llm.utils.errors import UserError
 
-# By name the text in the right program and in its mutant.
+# By name: the text in the right program and in the mutant.
 PLACES = {
     "branch": ("    if not prices:\n        return []\n", ""),
     "call": ("max(prices)", "min(prices)"),
@@ -47,7 +47,7 @@ def program(*wrong: str) -> str:
 
 
 def load(split: str) -> list[Commit]:
-    """The six commits. Too few to divide: training and evaluations have the same ones, split 'all'.
+    """The six commits. Too few to split: training and evaluations use the same ones (split 'all').
 
     Raises:
       UserError: for another split.
@@ -79,8 +79,8 @@ def mixed(commit: Commit) -> list[dict[str, str]]:
     """Chains of two conventions, mixed half and half, for the agents writer and rebuilder.
 
     A demonstration function for ``sft.source``. In one convention the word for a mutation is its own name, in the
-    other that of its neighbour: mutations 1 and 2 of `NAMES` are neighbours, 3 and 4, 5 and 6. Each agent follows
-    either one, whatever the other agent does, so that they fit in half of the chains.
+    other the name of its neighbour (mutations 1 and 2 of `NAMES` are neighbours, 3 and 4, 5 and 6). Each
+    agent follows one of them independently, so they fit in half of the chains.
     """
     both = (commit.kind, NAMES[NAMES.index(commit.kind) ^ 1])
     return [{"writer": word, "rebuilder": change} for word in both for change in both]

@@ -1,8 +1,8 @@
 """Porter's stemmer: English words without their endings, so that ``fixed`` and ``fixes`` are one word.
 
-M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980), with the departures of his own program: words of
-up to two letters stay, ``bli`` becomes ``ble`` and ``logi`` becomes ``log``. METEOR needs it for every message, and the
-algorithm does not change any more, so it is here and no package more.
+M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980), with the changes of his own program:
+words of up to two letters stay, ``bli`` becomes ``ble`` and ``logi`` becomes ``log``. METEOR needs it for
+every message. The algorithm no longer changes, so it is included here instead of adding a package.
 """
 
 import functools
@@ -59,7 +59,7 @@ def _measure(text: str) -> int:
 
 
 def _short(text: str) -> bool:
-    """Whether a text ends in consonant, vowel, consonant, the last none of w, x and y: ``*o``."""
+    """Whether a text ends in consonant, vowel, consonant, where the last is not w, x or y: ``*o``."""
     return _kinds(text).endswith("cvc") and text[-1] not in "wxy"
 
 
@@ -73,7 +73,7 @@ def _longest(word: str, suffixes) -> str | None:
 
 
 def _replaced(word: str, rules: _Rules, least: int) -> str:
-    """The word with the ending of the longest rule that fits, if what is left has a measure above ``least``."""
+    """The word after the longest matching rule, if the stem that is left has a measure above ``least``."""
     suffix = _longest(word, [old for old, _ in rules])
     if suffix is None or _measure(word[: -len(suffix)]) <= least:
         return word
@@ -97,7 +97,7 @@ def _without_past(word: str) -> str:
 
 
 def _without_last(word: str) -> str:
-    """Without a last suffix, where what is left is long enough."""
+    """Without a last suffix, if the rest is long enough."""
     suffix = _longest(word, _LAST)
     if suffix is None:
         return word
@@ -108,7 +108,7 @@ def _without_last(word: str) -> str:
 
 
 def _without_e(word: str) -> str:
-    """Without a last e, and with one l in place of two."""
+    """Without a last e, and with a single final l."""
     if word.endswith("e"):
         measure = _measure(word[:-1])
         if measure > 1 or measure == 1 and not _short(word[:-1]):

@@ -1,4 +1,4 @@
-"""Commit messages: a writer reads a diff, and a rebuilder makes the change again from the message alone."""
+"""Commit messages: a writer reads a diff, and a rebuilder repeats the change from the message alone."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ NO_PROGRAM = "no-program"
 class CommitTask:
     """Items, prompts and judge for a writer, or for a writer and a rebuilder who answers after it.
 
-    The rebuilder's prompt holds the program before the commit; a protocol in which it reads the writer's text, such as
-    `protocols.Pipeline`, adds the message. Neither the diff nor the program after the commit is in it.
+    The rebuilder's prompt has the program before the commit; a protocol in which it reads the writer's text,
+    such as `protocols.Pipeline`, adds the message. The prompt has neither the diff nor the program after the
+    commit.
 
     Parts, from 0 to 1: the metrics of `metrics` against the reference message; ``copied``, the share of the diff that
     the message repeats (`diffs.copied`). With a rebuilder also ``round_trip``,
 
         (passed by the rebuilt program - passed before) / (passed after - passed before),
 
-    the share of mended tests that is mended again, -1 to 1 (what breaks more than there was to mend counts -1), and
-    ``restored``, whether the rebuilt program passes as many tests as the one after the commit. The reward is one of the
-    metrics, or the round trip less the share that is copied above ``copy_share``.
+    the share of fixed tests that is fixed again, from -1 to 1 (if it breaks more tests than there were to
+    fix, -1), and ``restored``, whether the rebuilt program passes as many tests as the program after the
+    commit. The reward is one of the metrics, or the round trip minus the share copied above ``copy_share``.
 
     Args:
       items: see `load.load_items`.
       executor: its `run(list[Program]) -> list[Report]` runs all programs of a batch in one call; None: no rebuilder.
       agents: one name, the writer's, or two: the writer's and the rebuilder's.
       reward: one of `REWARDS`.
-      copy_share: what a message may repeat of the diff at no cost.
-      max_diff_tokens: words and signs of a diff that the writer reads.
-      examples: pairs of diff and message that it reads first, from ``pool``.
-      pool: commits of training; those of the item's own program are never shown with it.
-      rule: which of them, see `memory.Index`; "random" draws the same for an item at any time.
+      copy_share: share of the diff that a message may repeat at no cost.
+      max_diff_tokens: most words and signs of a diff that the writer reads.
+      examples: number of pairs of diff and message that the writer reads first, from ``pool``.
+      pool: training commits; those of the item's own program are never used as its examples.
+      rule: how to select examples, see `memory.Index`; "random" always selects the same for an item.
       relevance: similarity of diffs, for the rules ``cosine`` and ``two_step``.
 
     Raises:
-      UserError: for a reward without the rebuilder that it needs, and commits without tests for one.
+      UserError: if the reward needs a rebuilder and there is none, and if a rebuilder's commits have no
+        tests.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class CommitTask:
         return self._prompts[item.task_id]
 
     def examples(self, item: Commit) -> list[Commit]:
-        """The commits of training that the writer reads before a diff, the best one first."""
+        """The training commits that the writer reads before a diff, the best one first."""
         if not self._number:
             return []
         family = self._family(item)
@@ -115,7 +117,7 @@ class CommitTask:
         return [other for other in others if self._family(other) != family][: self._number]
 
     def _family(self, commit: Commit) -> str:
-        """What commits of one program have in common: none is an example for another."""
+        """A key that commits of one program share; these are no examples for each other."""
         known = None if commit.problem else self._families.get(commit.before.strip())
         return known or commit.family
 
@@ -155,7 +157,7 @@ class CommitTask:
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def _written(self, item: Commit, text: str) -> dict[str, float]:
-        """What a message is worth by itself."""
+        """The scores of a message on its own."""
         own, reference = words(text), words(item.message)
         return {
             "bleu": metrics.bleu(own, [reference]),
@@ -192,7 +194,7 @@ class CommitTask:
 
 
 def _rebuilt(item: Commit, text: str) -> str:
-    """The program in a rebuilder's answer, '' where there is none."""
+    """The program in a rebuilder's answer, '' if there is none."""
     if item.choices:
         return item.choices.get(text.strip(), "")
     return answers.program(text, item.entry_point, source=item.before)

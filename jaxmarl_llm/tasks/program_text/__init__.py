@@ -1,1 +1,1 @@
-"""Programs in the texts of models: what of an answer is code, for every task whose agents write programs."""
+"""Programs in the texts of models: what is code in an answer, for all tasks with programs."""

@@ -1,19 +1,19 @@
 """Extract the whole program from an answer: one parser for all methods, text in, text out, no exceptions.
 
-Published comparisons gave each method a parser of its own, with fences of different tags. Here a program is
-looked for in five places, and the first that has something decides:
+Published comparisons gave each method its own parser, with fences of different tags. Here a program is
+searched in five places, and the first place with a result decides:
 
 1. the whole text, if it is one Python program that defines the entry point;
-2. the fenced blocks, of any tag: the last that defines the entry point, wholly, and is not the program that
-   was asked about, which answers often quote first; with the blocks before it that hold nothing but imports,
-   helpers and constants. Else the last one that defines it, then the first that does so but is broken. A
-   fence inside a string of three quotes ends no block;
-3. the text outside of blocks, if that defines it: an answer may lack one of the two fences;
+2. the fenced blocks, of any tag: the last block that wholly defines the entry point and is not the program in
+   the question, which answers often quote first; it is joined with earlier blocks of only imports, helpers
+   and constants. Else the last block that defines the entry point, then the first that does so but is broken.
+   A fence inside a string of three quotes does not end a block;
+3. the text outside of blocks, if it defines the entry point: an answer may lack one of the two fences;
 4. the first fenced block;
 5. the text itself, from where it begins to look like code.
 
-In each, text that is no part of a program is left out: prose before, between and after its parts, and an
-unfinished last statement.
+In each place, text that is not part of a program is left out: prose before, between and after its parts, and
+an unfinished last statement.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from jaxmarl_llm.tasks.program_text import cpp_text, python_text
 from jaxmarl_llm.utils.errors import UserError
 
 LANGUAGES = ("python", "c++")
-BAD_LINE = -0.5  # as Q* has it for MBPP (arXiv 2406.14283)
+BAD_LINE = -0.5  # as in Q* for MBPP (arXiv 2406.14283)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 
 
 def program(text: str, entry_point: str, language: str = "python", source: str = "") -> str:
-    """The program in an answer that defines `entry_point`, ended by a line end; '' where there is no code.
+    """The program in an answer that defines `entry_point`, with a final line end; '' if there is no code.
 
-    language: one of LANGUAGES; ValueError for another. source: the program that was asked about.
+    language: one of LANGUAGES; ValueError for another. source: the program in the question.
 
-    Imports, decorators, helpers, classes and constants stay, and of two definitions of one name both, so that
-    the last one counts, as Python has it. Of Python all that parses counts, without prints, asserts and calls
-    of the entry point at the end; of C++, all up to the last closed brace. Code that never parses is returned
-    unchanged, and the executor reports what is wrong with it.
+    Imports, decorators, helpers, classes and constants are kept. Two definitions of one name are both kept,
+    so the last one counts, as in Python. In Python all that parses is kept, without prints, asserts and calls
+    of the entry point at the end; in C++, all up to the last closed brace. Code that never parses is returned
+    unchanged, and the executor reports its errors.
     """
     _check(language)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -78,9 +78,9 @@ def fenced(text: str) -> list[str]:
 
 
 def line_reward(before: str, line: str) -> float:
-    """What a next line of an answer earns at once: `BAD_LINE` if it is code that does not tokenise, else 0.
+    """The immediate reward of an answer's next line: `BAD_LINE` if it is code that does not tokenise, else 0.
 
-    Once a fenced block has begun only what stands in such blocks is code; fences themselves are none.
+    Once a fenced block has begun, only text in blocks is code; fences are not code.
     """
     fences = len(_FENCE.findall(before))
     if _FENCE.search(line) or (fences and fences % 2 == 0) or python_text.tokenises(line):
@@ -94,7 +94,7 @@ def same_program(first: str, second: str, language: str = "python") -> bool:
 
 
 def digest(text: str, language: str = "python") -> str:
-    """Hash of a program, equal for what `same_program` calls the same."""
+    """Hash of a program, equal for programs that `same_program` calls the same."""
     return hashlib.sha256(_normal_form(text, language).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -111,7 +111,7 @@ def _names(text: str, entry_point: str, language: str) -> bool:
 
 
 def _helpers(blocks: list[str], entry_point: str, language: str) -> list[str]:
-    """The blocks that hold nothing but what a program may need: imports, helpers, constants."""
+    """The blocks of only imports, helpers and constants."""
     helpers: list[str] = []
     for block in blocks:
         if _names(block, entry_point, language):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# What may hide braces and quotes, at its own length: comments, raw strings, strings, characters.
+# Text that may hide braces and quotes, blanked at equal length: comments, raw strings, strings, characters.
 _HIDDEN = re.compile(
     r"//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)"
     r'|R"(?P<tag>[^()\\\s]{0,16})\(.*?(?:\)(?P=tag)"|\Z)|"(?:\\.|[^"\\\n])*"?'
@@ -26,14 +26,14 @@ _CODE_LINE = re.compile(
     rf"|{_TYPES}\b[\w\s:<>,&*\[\]]{{0,200}}[ \t&*>]\w+\s*[(=;\[{{,])"
 )
 
-# Of a definition, from behind its first parenthesis to behind its first brace.
+# The part of a definition from after its first parenthesis to after its first brace.
 _PARAMETERS = re.compile(
     r"[^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*(?:const\s*)?(?:noexcept\s*)?(?:->[\w\s:<>,]+)?\{"
 )
 
 
 def masked(text: str) -> str:
-    """The text with comments and literals as blanks; every other character stays in its place."""
+    """The text with comments and literals as blanks; all other characters keep their positions."""
     return _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
@@ -66,8 +66,8 @@ def _without_line_ends(pieces: list[str]) -> list[str]:
 def whole(text: str, entry_point: str, fence: bool) -> str:
     """The part that defines the entry point, up to the last closed brace; '' if none does.
 
-    fence: the text stood in a fence and is all code. Otherwise it begins at the first line that looks like
-    code, and ends before the first line behind the definition that does not.
+    fence: the text was in a fence and is all code. Otherwise the part begins at the first line that looks
+    like code, and ends before the first line after the definition that does not.
     """
     hidden = masked(text)
     end = _end_of_definition(hidden, entry_point)
@@ -83,7 +83,7 @@ def whole(text: str, entry_point: str, fence: bool) -> str:
 
 
 def declares(text: str) -> bool:
-    """Whether a text is closed code and nothing else: directives, declarations, functions, but no main."""
+    """Whether a text is only complete code: directives, declarations, functions, but no main."""
     rest = re.sub(r"^[ \t]*#[^\n]*", "", masked(text), flags=re.MULTILINE).strip()
     if not rest:
         return "#" in text
@@ -92,13 +92,13 @@ def declares(text: str) -> bool:
 
 
 def loose(text: str) -> str:
-    """Return the text from the first line that looks like code on; '' where none does."""
+    """Return the text from the first line that looks like code on; '' if none does."""
     start = _first_code(text, fallback=len(text))
     return text[start:]
 
 
 def _end_of_definition(hidden: str, entry_point: str) -> int:
-    """Position behind the closing brace of the first closed definition of the entry point; 0 without one."""
+    """Position after the closing brace of the first closed definition of the entry point; 0 without one."""
     for match in re.finditer(rf"(?:[\w>&*\]]\s+|[&*])[&*]*{re.escape(entry_point)}\s*\(", hidden):
         opening = _PARAMETERS.match(hidden, match.end())
         if opening and (end := _closing(hidden, opening.end())):
@@ -107,7 +107,7 @@ def _end_of_definition(hidden: str, entry_point: str) -> int:
 
 
 def _closing(hidden: str, position: int) -> int:
-    """Position behind the brace that closes the one before `position`; 0 if none does."""
+    """Position after the brace that closes the one before `position`; 0 if none does."""
     depth = 1
     for brace in re.compile(r"[{}]").finditer(hidden, position):
         depth += 1 if brace[0] == "{" else -1
@@ -145,5 +145,5 @@ def _code_lines_only(hidden: str, text: str, start: int, stop: int) -> bool:
 
 
 def joined(programs: Sequence[str]) -> str:
-    """Programs one after the other as one."""
+    """Several programs joined into one."""
     return "\n\n".join(programs)

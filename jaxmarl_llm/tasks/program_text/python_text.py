@@ -1,4 +1,4 @@
-"""Python programs in a text: what parses, what it defines, and which lines around it are no part of it."""
+"""Python programs in a text: what parses, what it defines, and which lines around it do not belong to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CODE_LINE = re.compile(
     r"(?:import\s+[\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as\s+\w+)?)*\s*(?:[#;].*)?$|from\s+[\w.]+\s+import\s"
     r"|(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|@\w|try:\s*$|[A-Za-z_]\w*(?:\s*:[^=]+)?\s*=[^=])"
 )
-# A comment, or a string; one of three quotes may be open at the end.
+# A comment, or a string; a string of three quotes may be open at the end.
 _QUOTED = re.compile(
     r"#[^\n]*|(\"\"\"|''')(?:\\.|(?!\1).)*(?:\1|\Z)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
 )
@@ -37,10 +37,10 @@ def syntax_error(text: str) -> str:
 
 
 def _parse(text: str) -> tuple[ast.Module | None, SyntaxError | None]:
-    """(tree, None), or (None, the error where it is one of syntax)."""
+    """(tree, None), or (None, the error if it is a syntax error)."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a completion is the model's business
+            warnings.simplefilter("ignore")  # a "\d" in a completion is not ours to report
             return ast.parse(text), None
     except _UNPARSABLE as error:
         return None, error if isinstance(error, SyntaxError) else None
@@ -70,7 +70,7 @@ def names(text: str, entry_point: str) -> bool:
 
 
 def defines(program: str, name: str) -> bool:
-    """Whether a program binds the name at its top level before demonstrations; a broken one may seem to."""
+    """Whether a program binds the name at its top level before demonstrations, or, if broken, seems to."""
     tree = parse(program)
     return names(program, name) if tree is None else _last_line(tree, name) > 0
 
@@ -111,17 +111,17 @@ def complete(text: str, entry_point: str) -> str:
 
 
 def whole(text: str, entry_point: str, fence: bool) -> str:
-    """The last part that parses and defines the entry point, behind the parts before it that help it.
+    """The last part that parses and defines the entry point, after the helping parts before it.
 
-    Parts are the longest runs of lines that parse together, from a line that looks like code on; between
-    them lies prose, or code that is broken. An indented program counts where none stands at the margin. '' if
-    no part defines the entry point. fence: the text was in a fenced block, so that its first line is code.
+    Parts are the longest runs of lines that parse together and begin with a line that looks like code;
+    between them is prose, or broken code. Indented programs count only if no program is at the margin. '' if
+    no part defines the entry point. fence: the text was in a fenced block, so its first line is code.
     """
     lines = text.split("\n")
     parts = list(_parts(lines, fence))
     if program := _program(lines, parts, entry_point):
         return program
-    inside = {i for start, end in parts for i in range(start, end)}  # a nested function is not the program's
+    inside = {i for start, end in parts for i in range(start, end)}  # a nested function is not the program
     starts = re.compile(rf"([ \t]+)(?:(?:async\s+)?def|class)\s+{re.escape(entry_point)}\b")
     indents = [m[1] for i, line in enumerate(lines) if i not in inside and (m := starts.match(line))]
     for indent in list(dict.fromkeys(indents))[:_MOST_INDENTS]:
@@ -132,7 +132,7 @@ def whole(text: str, entry_point: str, fence: bool) -> str:
 
 
 def _parts(lines: list[str], fence: bool) -> Iterator[tuple[int, int]]:
-    """(first line, line behind the last) of the parts of a text that parse."""
+    """(first line, line after the last) of the parts of a text that parse."""
     place = tried = 0
     while place < len(lines) and tried < _MOST_STARTS:
         end = 0
@@ -157,7 +157,7 @@ def _program(lines: list[str], parts: list[tuple[int, int]], entry_point: str) -
 
 
 def joined(programs: Sequence[str]) -> str:
-    """Programs one after the other as one: `from __future__` lines of all come first, as Python wants them."""
+    """Several programs joined into one; `from __future__` lines of all come first, as Python requires."""
     first, rest = [], []
     for place, program in enumerate(programs):
         tree, lines = parse(program), program.strip("\n").split("\n")
@@ -182,7 +182,7 @@ def _last_line(tree: ast.Module, entry_point: str) -> int:
 def _demonstrates(statement: ast.stmt, entry_point: str) -> bool:
     """An assert, a call of print or of the entry point, or a bare expression (a word of prose may be one)."""
     if isinstance(statement, ast.AnnAssign):
-        return statement.value is None  # "Note: this" is one to the parser
+        return statement.value is None  # the parser reads "Note: this" as an annotation
     if not isinstance(statement, _BARE):
         return False
     if isinstance(statement, ast.Assert) or not isinstance(statement.value, ast.Call):
@@ -191,7 +191,7 @@ def _demonstrates(statement: ast.stmt, entry_point: str) -> bool:
 
 
 def helps(text: str, before: str = "") -> bool:
-    """Whether a text holds nothing but imports, helpers and constants made of these and of those `before`."""
+    """Whether a text has only imports, helpers and constants that use these and those in `before`."""
     tree, earlier = parse(text), parse(before)
     if tree is None or not tree.body:
         return False
@@ -222,10 +222,11 @@ def loose(text: str) -> str:
 
 
 def tokenises(text: str) -> bool:
-    """Whether Python can take whole lines of a program apart into tokens; brackets may be open, or closed too often.
+    """Whether Python can tokenize whole lines of a program; brackets need not match.
 
-    Python's own tokenizer is more or less strict by its version. Here strings that do not end with their line are
-    refused, and signs that no program has outside of strings and comments; a string of three quotes may be open.
+    Python's own tokenizer differs in strictness by version. Here strings that do not end on their line are
+    refused, as are signs that no program has outside of strings and comments; a string of three quotes may be
+    open.
 
     >>> [tokenises(text) for text in ("x = foo(", "return a ? b", "s = 'it", "# it's $5", "} else {")]
     [True, False, False, True, True]

@@ -1,1 +1,1 @@
-"""Tasks in which every agent writes a whole program, timed or tested; the prompts of LessonL and of its rivals."""
+"""Tasks whose agents each write a whole program, timed or tested; prompts of LessonL and compared methods."""

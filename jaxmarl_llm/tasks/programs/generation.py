@@ -1,4 +1,4 @@
-"""Code generation: every agent writes the whole function, judged by itself, by tests that no agent sees."""
+"""Code generation: every agent writes the whole function, judged alone, by tests that agents do not see."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from jaxmarl_llm.tasks.programs.task import ProgramTask, shares
 
 
 class GenerationTask(ProgramTask):
-    """Problems that state a function; see `ProgramTask` for prompts and judging.
+    """Problems that ask for a function; see `ProgramTask` for prompts and judging.
 
-    Args:
-      items: `CodingItem`s, whose tests are split in two here, or items with a model's tests from
-        `generation_items.with_model_tests`.
+    items: `CodingItem`s, whose tests are split in two here, or items with tests written by a model, from
+      `generation_items.with_model_tests`.
       executor: runs the tests of all programs of a batch in one call.
       agents: names, one or more that differ.
       held_back: share of an item's given tests that the search does not use.
 
-    A program's score is the number of search tests that it passes, and its author earns their share; the team
-    earns the mean. Parts: "passed" (mean share of the tests), "correct" and "compiles" (shares of the agents:
-    all tests passed; could be run), "best" (largest share of the tests).
+    A program's score is the number of search tests that it passes, and its author earns the share of tests
+    passed; the team earns the mean. Parts: "passed" (mean share of tests passed), "correct" and "compiles"
+    (shares of the agents whose program passed all tests or could be run), "best" (largest share of tests
+    passed).
     """
 
     part_names = ("passed", "correct", "compiles", "best")
@@ -49,11 +49,11 @@ class GenerationTask(ProgramTask):
         return self.solved(outcome)
 
     def test_prompt(self, item: CodingItem) -> Messages:
-        """Ask for tests of a problem; `tested` takes the answers."""
+        """Ask for tests of a problem; `tested` uses the answers."""
         return generation_prompts.test_prompt(item)
 
     def tested(self, answers: Mapping[int, str]) -> GenerationTask:
-        """The same task, whose search uses the tests in answers to `test_prompt`, by index of the item.
+        """The same task with the search tests from answers to `test_prompt`, by index of the item.
 
         Items without an answer, or without tests in it, keep theirs; see `generation_items.with_model_tests`.
         """

@@ -20,7 +20,7 @@ class GenerationItem(CodingItem):
     """One problem. search: the tests that score programs; `test` holds all tests of the data.
 
     origin: where `search` comes from: 'given' (the data), 'generated' (a model, so tests may be wrong), or
-        'fallback' (the data, because the model that was asked for tests wrote none).
+        'fallback' (the data, because the model wrote no usable tests).
     """
 
     search: str = ""
@@ -28,7 +28,7 @@ class GenerationItem(CodingItem):
 
 
 def with_given_tests(item: CodingItem, held_back: float) -> GenerationItem:
-    """The item whose search uses its own tests, except the share `held_back` of them.
+    """The item with its own tests as search tests, except a share of `held_back`.
 
     ValueError for a share outside [0, 1).
     """
@@ -39,10 +39,11 @@ def with_given_tests(item: CodingItem, held_back: float) -> GenerationItem:
 
 
 def with_model_tests(item: CodingItem, asserts: str, held_back: float = 0.5) -> GenerationItem:
-    """The item whose search uses the tests in an answer to `generation_prompts.test_prompt`.
+    """The item with search tests from an answer to `generation_prompts.test_prompt`.
 
-    These are the lines `assert entry_point(…) == …` of the answer that parse, each once, MOST_TESTS at most.
-    Without any, the search uses the tests of the data as in `with_given_tests`, and a warning is logged.
+    These are the lines `assert entry_point(…) == …` of the answer that parse, without repetitions, MOST_TESTS
+    at most. If there are none, the search uses the data's tests as in `with_given_tests`, and a warning is
+    logged.
     """
     lines = asserts_in(asserts, item.entry_point)
     if not lines:

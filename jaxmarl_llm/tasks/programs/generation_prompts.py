@@ -11,14 +11,14 @@ _TESTS = (
     "Write {most} different tests for this Python function, one to a line, each of the form\n"
     "assert {entry_point}(...) == ...\nAnswer with these lines only."
 )
-MOST_TESTS = 6  # that one model writes for a problem, as in LessonL's release
+MOST_TESTS = 6  # tests that one model writes for a problem, as in LessonL's release
 
 
 def asked(item: CodingItem) -> ProblemPrompt:
     """The problem as a task for an agent: write the function. No test is shown.
 
-    There is no worked example: with one, or four, none of the default model's 48 answers to eight starter
-    problems was right at temperature 0.7; without, four were.
+    There is no worked example: at temperature 0.7, none of the default model's 48 answers to eight starter
+    problems was right with one example or with four; without examples four answers were right.
     """
     return ProblemPrompt(f"{_ASK}\n\n{fence(item.prompt, 'python')}", "python")
 
@@ -37,7 +37,7 @@ def result(item: CodingItem, outcome: Outcome) -> str:
 
 
 def explain(item: CodingItem, outcome: Outcome) -> Messages | None:
-    """Ask the author why its program fails; None for one that passes, and if it wrote none."""
+    """Ask the author why its program fails; None if it passes or there is no program."""
     if outcome.status in ("ok", "no-program"):
         return None
     shown = f"Problem A:\n{fence(item.prompt, 'python')}\n\nProgram B:\n{fence(outcome.program, 'python')}"

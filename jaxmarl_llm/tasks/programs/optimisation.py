@@ -1,4 +1,4 @@
-"""Program optimisation: every agent writes a faster version of the same program, each judged by itself."""
+"""Program optimisation: every agent writes a faster version of the same program; each is judged alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from jaxmarl_llm.tasks.programs.timed_judge import UNBUILT, TimedJudge, reward
 
 
 class OptimisationTask(ProgramTask):
-    """Problems whose program is right and slow; see `ProgramTask` for prompts and judging.
+    """Problems with a correct but slow program; see `ProgramTask` for prompts and judging.
 
     Args:
       items: see `optimisation_items.load_items`.
-      judge: measures programs; ValueError here if some items are in C++ and it finds no working compiler.
+      judge: measures programs; ValueError if some items are in C++ and no compiler works.
       agents: names, one or more that differ.
 
-    An agent earns the logarithm of its program's speed-up (`timed_judge.reward`), the team the mean of these.
+    An agent earns the logarithm of its program's speed-up (`timed_judge.reward`), the team earns the mean of
+    these.
     Parts: "log_speedup" (mean of log max(1, score), as in LessonL's evaluation), "correct" and "compiles"
     (shares of the agents), "best" (the largest score, 0 where no program is right). The verdict is 'pass'
     if a right program is faster than the given one, 'no-faster' if one is right.
@@ -58,7 +59,7 @@ class OptimisationTask(ProgramTask):
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
         """`scores` (or means of them) in percent of the maximum, the total as "return".
 
-        A return of 0 means unchanged programs, 100 a speed-up at the cap; wrong programs are below 0.
+        A return of 0 means unchanged programs, 100 a speed-up at the cap; wrong programs give less than 0.
         """
         most = {"total": self._most, "log_speedup": self._most, "best": self._judge.cap}
         return {
@@ -71,7 +72,7 @@ class OptimisationTask(ProgramTask):
         return item.source
 
     def given(self, item: OptimisationItem) -> str:
-        """The program that is right and slow, which every search begins with."""
+        """The correct but slow program with which every search begins."""
         return item.source
 
     def _reward(self, outcome: Outcome) -> float:

@@ -32,15 +32,15 @@ class Rewrite:
 
 @dataclasses.dataclass(frozen=True)
 class OptimisationItem:
-    """One problem: a program that is right and slow.
+    """One problem: a correct but slow program.
 
     purpose: what it computes, in one sentence (``statement`` in the files). source: the program; entry_point:
         its function.
     tests: Python text that defines ``inputs(seed)`` and ``accept(answer, *arguments)`` or
         ``expected(*arguments)``, in terms of the number SIZE.
-    size: SIZE where programs are timed; the cost of the reference grows with it.
-    signature: of the C++ function, '' for Python. rewrites: known ones, for scripted agents and for tests;
-        the faster ones are in order, the fastest first.
+    size: the SIZE at which programs are timed; the reference's run time grows with it.
+    signature: of the C++ function, '' for Python. rewrites: known rewrites, for scripted agents and for
+        tests; the faster ones are ordered, the fastest first.
     """
 
     task_id: str
@@ -60,7 +60,7 @@ class OptimisationItem:
         return tuple(rewrite for rewrite in self.rewrites if rewrite.kind == "faster")
 
     def tests_of(self, size: int | None = None) -> str:
-        """The tests with inputs of this size; None: as for timing."""
+        """The tests with inputs of this size; None: the size for timing."""
         return f"SIZE = {size or self.size}\n{self.tests}"
 
 

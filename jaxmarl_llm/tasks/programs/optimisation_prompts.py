@@ -1,4 +1,4 @@
-"""Prompts about programs to make faster: the problem, the result of an attempt, requests for lessons."""
+"""Prompts about making programs faster: the problem, the result of an attempt, requests for lessons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxmarl_llm.tasks.programs.prompts import (
     user,
 )
 
-SIGNIFICANT = 1.1  # speed-up above which a gain is more than slight
+SIGNIFICANT = 1.1  # a larger speed-up is called more than slight
 _ASK = """\
 Here is a {language} program:
 
@@ -23,7 +23,7 @@ Here is a {language} program:
 Write it again so that it runs faster and gives the same results. Keep the name and the parameters of \
 {entry_point}, and answer with the whole program in one code block."""
 
-# A worked problem that is in no data set: small, safe steps, in the form that an answer has.
+# A worked problem that is in no data set: small, safe steps, in the form of an answer.
 _EXAMPLES = {
     "python": (
         "largest_rise",
@@ -104,7 +104,7 @@ def _effect(status: str, score: float) -> str:
 def _comparison(score: float) -> str:
     """Speed of B against A.
 
-    A score of exactly 1.1 is a slight gain here; LessonL's release calls it a degradation.
+    Here a score of exactly 1.1 is a slight gain; LessonL's release calls it a degradation.
     """
     if score > SIGNIFICANT:
         return "significantly faster than A"
@@ -114,7 +114,7 @@ def _comparison(score: float) -> str:
 
 
 def result(item: OptimisationItem, outcome: Outcome) -> str:
-    """The result of a program, for its author: the speed-up as a number, and no test that failed."""
+    """The result of a program, for its author: the speed-up as a number, without failed tests."""
     if outcome.status == "ok":
         return f"It is right, and {outcome.score:.2f} times as fast as the given program."
     if outcome.status == "wrong":

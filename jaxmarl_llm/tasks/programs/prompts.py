@@ -1,10 +1,10 @@
 """Prompt templates for agents that write whole programs, for every kind of task with programs.
 
-Every function gives chat messages ({"role", "content"}, …), a fresh chat each time. ``problem`` is a task's
-text for a problem (see `optimisation_prompts`, `generation_prompts`): the instruction and the code. The
-phases are those of LessonL (arXiv 2505.23946) and of the methods that it is compared with, in words short
-enough for a model of 135M parameters. Where a released method leaves out what its paper shows, prompts follow
-the paper: a repair shows the plan, the program and its result.
+Every function returns new chat messages ({"role", "content"}, …). ``problem`` is a task's text for a problem
+(see `optimisation_prompts`, `generation_prompts`): the instruction and the code. The phases are those of
+LessonL (arXiv 2505.23946) and of the methods it is compared with, worded shortly enough for a model of 135M
+parameters. If a released method leaves out what its paper shows, prompts follow the paper: a repair shows the
+plan, the program and its result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Messages = list[dict[str, str]]
 _TAGS = {"python": "python", "c++": "cpp"}
 LANGUAGE_NAMES = {"python": "Python", "c++": "C++"}
 SENTENCES = "Answer in one or two sentences."
-LOG_LINES = 7  # of a compiler, as in LessonL's release
+LOG_LINES = 7  # of a compiler's output, as in LessonL's release
 _OWN_LESSONS = "Lessons from earlier attempts, where A is the code below and B an attempt that may be worse:"
 _OTHER_LESSONS = "Lessons about other programs, where A is not the code below and B an attempt at that A:"
 _USE_LESSONS = "Use what helps, and look for larger gains that no lesson names."
@@ -26,8 +26,8 @@ _USE_LESSONS = "Use what helps, and look for larger gains that no lesson names."
 class ProblemPrompt:
     """A problem as text for an agent. language: 'python' or 'c++'.
 
-    text: instruction and code. example: earlier messages of the chat: worked problems that are in no data
-    set, which show the form of an answer.
+    text: instruction and code. example: earlier messages of the chat, with worked problems that are in no
+    data set; they show the form of an answer.
     """
 
     text: str
@@ -37,14 +37,14 @@ class ProblemPrompt:
     def code(self, before: str = "") -> Messages:
         """Ask for a program; before: text ahead of the problem.
 
-        The question comes last: after other words a small model goes on talking. (With lessons at the end
-        five of 24 answers of SmolLM2-135M at temperature 0.7 held no program, with lessons ahead none did;
-        at 0.2 they were half as long.)
+        The question comes last, because a small model continues other text. (With lessons at the end five of
+        24 answers of SmolLM2-135M at temperature 0.7 had no program, with lessons first all had one; at 0.2
+        they were half as long.)
         """
         return [*self.example, user("\n\n".join(filter(None, [before.strip(), self.text])))]
 
     def words(self, rest: str) -> Messages:
-        """Ask for something other than code, without the example, whose answer is code."""
+        """Ask for something other than code, without the example, since its answer is code."""
         return [user(f"{self.text}\n\n{rest}")]
 
 
@@ -71,9 +71,9 @@ def write(problem: ProblemPrompt) -> Messages:
 def write_with_lessons(
     problem: ProblemPrompt, lessons: Sequence[str], others: Sequence[str] = ()
 ) -> Messages:
-    """Ask for a program, and show numbered lessons about earlier attempts; without any as `write`.
+    """Ask for a program, and show numbered lessons about earlier attempts; without lessons like `write`.
 
-    others: lessons about other problems; the prompt says so, because A is not the code that it shows.
+    others: lessons about other problems; the prompt says so, since their code A is not the code shown.
     """
     lines = [f"{n}. {' '.join(lesson.split())}" for n, lesson in enumerate((*lessons, *others), 1)]
     own_lines, other_lines = lines[: len(lessons)], lines[len(lessons) :]
@@ -112,7 +112,7 @@ def repair(problem: ProblemPrompt, plan: str, program: str, result: str) -> Mess
 
 
 def aggregate(problem: ProblemPrompt, programs: Sequence[str]) -> Messages:
-    """Mixture of agents: ask for one program made from several, without results; none: as `write`."""
+    """Mixture of agents: ask for one program made from several, without results; if none, as `write`."""
     written = [program for program in programs if program.strip()]
     shown = [f"Answer {n}:\n{fence(code, problem.language)}" for n, code in enumerate(written, 1)]
     if not shown:

@@ -1,19 +1,18 @@
-"""A synthetic author of programs, to test how methods use lessons where there is something to learn.
+"""A synthetic author of programs, to test how methods use lessons if there is something to learn.
 
 It is not a language model, and its results say nothing about one. It draws from the known rewrites of a
-problem, most of them useless or wrong, the fastest one the rarest. When lessons are shown to it, it often
-builds on one whose label says faster: it writes the next faster rewrite after the one that the lesson is
-about, or the same if there is none. It never writes a rewrite whose lesson has another label. So the
-selection of lessons decides how fast its programs become, and a method that selects well can be distinguished
-from one that does not, without a model.
+problem; most are useless or wrong, and the fastest is the rarest. If lessons are shown to it, it often builds
+on one labelled faster: it writes the next faster rewrite after that of the lesson, or the same one if there
+is none. It never writes a rewrite whose lesson has another label. So the selected lessons decide how fast its
+programs become, and methods that select well can be told from methods that do not, without a model.
 
-As an instructor (`version_prompts`) it names the technique of a rewrite instead of writing it: often one of a
-kind (`techniques`) that an instruction for another program names, or a step beyond the last version; else any. As
-an assistant it writes the rewrite that the instruction names, more often if an example shows how an instruction of
-the same kind was carried out; else any.
+As an instructor (`version_prompts`) it names the technique of a rewrite instead of writing it. Often this is
+a technique of a kind (`techniques`) named in an instruction for another program, or one step beyond the last
+version; else any. As an assistant it writes the rewrite that the instruction names, more often if an example
+shows how an instruction of the same kind was carried out; else any.
 
-It recognises a request by the content of the prompt: the problem by its program, a request for a lesson by
-the words Code A and Code B and a second program, the lessons that are shown by their techniques, instructions by the
+It recognises a request by the prompt's content: the problem by its program, a request for a lesson by the
+words Code A and Code B and a second program, the shown lessons by their techniques, and instructions by the
 words before them.
 """
 
@@ -30,8 +29,8 @@ from jaxmarl_llm.tasks.programs import techniques, version_prompts
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
 from jaxmarl_llm.utils.errors import UserError
 
-# How often the author writes each kind of program when it builds on no lesson; strong is the fastest known
-# rewrite, weak the other faster ones together.
+# Weights of each kind of program if the author builds on no lesson; strong is the fastest known rewrite, weak
+# all other faster ones together.
 WEIGHTS = {"unchanged": 0.40, "wrong": 0.25, "broken": 0.10, "slower": 0.10, "weak": 0.14, "strong": 0.01}
 VAGUE = (
     "Code B does the same work in another way.",
@@ -47,7 +46,7 @@ _FENCES = {"python": "python", "c++": "cpp"}
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """A program that the author may write. kind: a key of `WEIGHTS`; technique: its lesson about it."""
+    """A program that the author may write. kind: a key of `WEIGHTS`; technique: what its lesson says."""
 
     kind: str
     technique: str
@@ -55,15 +54,15 @@ class Draft:
 
 
 class Mixture:
-    """The author, a function of a chat request and the number of the draw, for `experts.scripted.Scripted`.
+    """The author, a function of a chat request and a draw number, for `experts.scripted.Scripted`.
 
     Args:
-      items: problems that it knows.
-      seed: of its draws, which otherwise depend on the request alone.
-      weights: by kind, not all 0; kinds without rewrites in a problem leave their share to the others.
-      adopt: how often (0..1) it builds on a shown lesson, if the label of one says faster; on an example or the last
+      items: problems that the author knows.
+      seed: for its draws, which otherwise depend only on the request.
+      weights: by kind, not all 0; the share of kinds without rewrites in a problem goes to the others.
+      adopt: how often (0..1) it builds on a shown lesson labelled faster, on an example, or on the last
         version; and how often it carries out an instruction without an example of its kind.
-      practised: how often (0..1) it carries out an instruction with such an example.
+      practised: how often (0..1) it carries out an instruction with an example of its kind.
       vague: how often (0..1) its lesson, or its instruction for a shortcut, is useless.
 
     Raises:
@@ -93,7 +92,7 @@ class Mixture:
         self._adopt, self._practised, self._vague = adopt, practised, vague
 
     def __call__(self, request: Any, draw: int) -> str:
-        """The answer; ValueError if the messages contain the program of none of its problems."""
+        """The answer; ValueError if the messages contain no program of its problems."""
         text = "\n\n".join(message["content"] for message in request.messages)
         item = find(self._items, text)
         if item is None:
@@ -120,7 +119,7 @@ class Mixture:
         return _fenced(item, drawn(left, rng).source)
 
     def _instruction(self, item: OptimisationItem, text: str, drafts, rng: random.Random) -> str:
-        """The technique of what is to be written next."""
+        """The technique of the program to write next."""
         last = second_program(item, text, [draft for draft, _ in drafts])
         before = [rewrite for rewrite in item.faster if last and rewrite.technique == last.technique]
         fitting = [each for each in techniques.alike(item, techniques.examples(text)) if each not in before]
@@ -133,7 +132,7 @@ class Mixture:
     def _carried_out(
         self, item: OptimisationItem, text: str, wanted: str, drafts, rng: random.Random
     ) -> Draft:
-        """The draft that an instruction names, or any."""
+        """The draft that an instruction names, or any draft."""
         named = [draft for draft, _ in drafts if squeezed(draft.technique) == squeezed(wanted)]
         shown = frozenset[str]().union(*map(techniques.kinds, techniques.examples(text)))
         often = self._practised if techniques.kinds(wanted) & shown else self._adopt
@@ -143,8 +142,8 @@ class Mixture:
 def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list[tuple[Draft, float]]:
     """The drafts that may be written for a problem, each with its relative weight.
 
-    A problem with one faster rewrite has no weak draft; one without a broken rewrite gets its own program,
-    cut off. Kinds without a draft leave their share to the others.
+    A problem with only one faster rewrite has no weak draft; one without a broken rewrite uses its own
+    program, cut off. The share of kinds without a draft goes to the others.
     """
     kinds = {"unchanged": [Draft("unchanged", _UNCHANGED, item.source)]}
     for kind in ("wrong", "broken", "slower"):
@@ -158,12 +157,12 @@ def pool(item: OptimisationItem, weights: Mapping[str, float] = WEIGHTS) -> list
 
 
 def drawn(drafts: Sequence[tuple[Draft, float]], rng: random.Random) -> Draft:
-    """One of some drafts at random, by their weights."""
+    """A random draft, drawn by weight."""
     return rng.choices([draft for draft, _ in drafts], [weight for _, weight in drafts])[0]
 
 
 def further(item: OptimisationItem, rewrite: Rewrite) -> Rewrite:
-    """The next faster rewrite of the problem, or the same where there is none or it is not faster itself."""
+    """The next faster rewrite of the problem, or the same if there is none or if it is not faster itself."""
     if rewrite not in item.faster:
         return rewrite
     return item.faster[max(item.faster.index(rewrite) - 1, 0)]
@@ -175,9 +174,9 @@ def cut_off(source: str) -> str:
 
 
 def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | None:
-    """The problem whose program occurs in a text; of several the last one, and the one with the longest; else None.
+    """The problem whose program occurs in a text: the last one, and the longest if tied; None if none.
 
-    Programs of other problems may stand before it, in examples.
+    Programs of other problems may occur before it, in examples.
     """
     within = squeezed(text)
     ends = {
@@ -190,12 +189,12 @@ def find(items: Sequence[OptimisationItem], text: str) -> OptimisationItem | Non
 
 
 def asks_for_lesson(text: str) -> bool:
-    """Whether a prompt has both markers of a comparison; one with lessons may too, but shows one program."""
+    """Whether a prompt has both markers of a comparison; one with lessons may too, but has one program."""
     return all(marker in text for marker in _MARKERS)
 
 
 def second_program(item: OptimisationItem, text: str, drafts: Sequence[Draft]) -> Draft | None:
-    """The draft whose program occurs in a text beside the problem's own, behind Code B if that is there; else None."""
+    """The draft whose program (not the problem's own) is in a text, after Code B if present; else None."""
     rest = squeezed(text).replace(squeezed(item.source), " ", 1).rpartition(f"{_MARKERS[1]}: ")[2]
     matches = [draft for draft in drafts if squeezed(draft.source) in rest]
     return max(matches, key=lambda draft: len(draft.source), default=None)
@@ -219,7 +218,7 @@ def _helped(text: str, technique: str) -> bool:
 
 
 def squeezed(text: str) -> str:
-    """A text with every run of white space as one space, so that indents and line breaks do not matter."""
+    """A text with white space collapsed to single spaces, so that indents and line breaks do not matter."""
     return " ".join(text.split())
 
 

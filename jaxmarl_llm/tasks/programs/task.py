@@ -1,4 +1,4 @@
-"""The base class of tasks in which every agent writes a whole program of its own."""
+"""The base class of tasks in which every agent writes a whole program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProgramTask:
         check_given(self.items, self.agents)
 
     def judge(self, items: Sequence, completions: dict[str, list[str]]) -> list[ProgramJudgement]:
-        """Judgements of J joint answers; answer j is to items[j], with completions[agent][j] of each.
+        """Judgements of J joint answers; answer j answers items[j] with completions[agent][j].
 
         All programs are judged in one call. Errors: ValueError for a missing agent or a wrong count.
         """
@@ -42,7 +42,7 @@ class ProgramTask:
         return [self._judgement(outcomes[j : j + step]) for j in range(0, len(outcomes), step)]
 
     def know(self, items: Sequence, outcomes: Sequence[Outcome], held_out: bool = False) -> None:
-        """Reuse outcomes[j] of items[j] when its program is judged again; ``held_out``: by `remeasure`.
+        """Reuse outcomes[j] of items[j] when its program is judged again; ``held_out``: in `remeasure`.
 
         Does nothing here: it is for tasks in which a second judgement of a program may differ from the first.
         """
@@ -92,11 +92,11 @@ class ProgramTask:
         return program_prompts.aggregate(self._says.asked(item), [outcome.program for outcome in outcomes])
 
     def given(self, item) -> str:
-        """The program that an item comes with, the first version of all; '' where there is none."""
+        """The program given in an item, as the first version; '' if there is none."""
         return ""
 
     def instruct(self, item, outcome: Outcome | None, examples: version_prompts.Pairs = ()) -> Messages:
-        """Experience: ask for what to change in the last version, None: in the first; see `version_prompts`."""
+        """Experience: ask for what to change in the last version (None: the first); see `version_prompts`."""
         shown = (outcome.program, self._says.result(item, outcome)) if outcome else (None, "")
         return version_prompts.instruct(self._says.asked(item), *shown, examples)
 
@@ -108,7 +108,7 @@ class ProgramTask:
         return version_prompts.carry_out(self._says.asked(item), last, instruction, examples)
 
     def direct(self, item, before: str, after: str) -> Messages:
-        """Experience: ask for the instruction that leads from a version to a better one at once."""
+        """Experience: ask for the single instruction that turns a version into a better one."""
         return version_prompts.direct(self._says.asked(item), before, after)
 
     def _judgement(self, outcomes: Sequence[Outcome]) -> ProgramJudgement:
@@ -125,7 +125,7 @@ class ProgramTask:
         )
 
     def _verdict(self, outcomes: Sequence[Outcome]) -> str:
-        """'pass' if one program is what the task asks for; else the status of the program nearest to that."""
+        """'pass' if a program is what the task asks for; else the status of the program nearest to it."""
         if any(self._passes(outcome) for outcome in outcomes):
             return "pass"
         nearest = min((outcome.status for outcome in outcomes), key=STATUSES.index)
@@ -138,7 +138,7 @@ def language(item) -> str:
 
 
 def shares(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The parts that all these tasks have: the shares of programs that are right, and that can be run."""
+    """The parts that all these tasks have: the shares of programs that are correct and that can be run."""
     right = sum(outcome.status == "ok" for outcome in outcomes)
     built = sum(outcome.status in ("ok", "wrong") for outcome in outcomes)
     return {"correct": right / len(outcomes), "compiles": built / len(outcomes)}

@@ -1,6 +1,6 @@
-"""Kinds of techniques that make programs faster, recognised by the words of a sentence about one.
+"""Kinds of techniques that make programs faster, recognised by the words of a sentence.
 
-For the synthetic author, which is to see that an instruction for another program may fit its own.
+The synthetic author uses them to see which instruction for another program may fit its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem, Rewrite
 from jaxmarl_llm.tasks.programs.version_prompts import CHANGE, INSTRUCTION
 
-# A sentence may be of several kinds, or of none.
+# A sentence may match several kinds, or none.
 KINDS = {
     "look up": r"\b(dict|set|sets)\b|\bcounts? (all|how often|of the)|\bCounter\b",
     "remember": r"\bremember|functools\.cache|\bonce\b[^.]*\b(before|look|table)|before the (inner )?loop|outside the",
@@ -29,7 +29,7 @@ _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in KINDS
 
 
 def kinds(text: str) -> frozenset[str]:
-    """The kinds of technique that a text speaks of.
+    """The kinds of technique that a text mentions.
 
     >>> sorted(kinds("Sort the points once and keep the seen ones in a set."))
     ['look up', 'sort']
@@ -38,7 +38,7 @@ def kinds(text: str) -> frozenset[str]:
 
 
 def alike(item: OptimisationItem, texts: Iterable[str]) -> list[Rewrite]:
-    """The faster rewrites of a problem with a technique of the kind of any of some texts."""
+    """The faster rewrites of a problem with a technique of a kind that any of the texts mentions."""
     wanted = frozenset[str]().union(*map(kinds, texts))
     return [rewrite for rewrite in item.faster if kinds(rewrite.technique) & wanted]
 

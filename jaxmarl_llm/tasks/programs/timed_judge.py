@@ -1,4 +1,4 @@
-"""Judges programs by CPU time: first checked on inputs of their own, then timed against the reference."""
+"""Judges programs by CPU time: first checked on separate inputs, then timed against the reference."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jaxmarl_llm.tasks.program_text.answers import digest, same_program
 from jaxmarl_llm.tasks.programs.optimisation_items import OptimisationItem
 from jaxmarl_llm.utils.errors import UserError
 
-# Rewards that are no logarithm of a measured speed-up. Leaving the program as it is earns 0, so a wrong one
-# must earn less, or guessing would cost nothing; and one that does not even run less still, for it is farther
-# from a right one. A right but slow program stays above a wrong one, however slow it is.
+# Rewards that are not the logarithm of a measured speed-up. An unchanged program earns 0, so a wrong one
+# must earn less, or guessing would cost nothing. A program that does not even run is farther from a correct
+# one and earns still less. A correct but slow program always earns more than a wrong one, however slow it is.
 WRONG, UNBUILT = math.log(1 / 2), math.log(1 / 4)
 SLOWEST = 2 / 3
-VALIDATION_SIZES = (0.1, 0.4)  # as shares of the size at which programs are timed
-LEAST_SIZE = 6  # below, some generators make inputs on which even wrong programs are right
+VALIDATION_SIZES = (0.1, 0.4)  # as shares of the size for timing
+LEAST_SIZE = 6  # with less, even wrong programs are right on some generators' inputs
 SEEDS_PER_SIZE = 5
 HELD_OUT_SCALE = 1.25
 _LOG_LINES = 7
@@ -29,7 +29,7 @@ _PLAN = TimingPlan()
 
 @dataclasses.dataclass(frozen=True)
 class _Stream:
-    """Settings of one kind of judging: a name that enters the seeds, pairs, and a factor for sizes."""
+    """Settings of one kind of judging: a name used in seeds, the pairs, and a factor for sizes."""
 
     name: str
     plan: TimingPlan
@@ -41,11 +41,11 @@ class TimedJudge:
 
     Args:
       executor: an `Executor` of level 2 or more: `run` checks programs, `measure` times them.
-      plan: of measurements during the search; its seed is not used.
-      held_out_plan: of `remeasure`; None for twice as many pairs and twice the time.
-      seed: of the run. Inputs are drawn from (this seed, problem, program, kind of judging), so that a run
-        that is resumed uses the same, and no program can know them.
-      remember: a program that was measured before, comments and white space aside, gets the same outcome
+      plan: for measurements during the search; its seed is not used.
+      held_out_plan: for `remeasure`; None: twice as many pairs and twice the time.
+      seed: of the run. Inputs are drawn from (this seed, problem, program, kind of judging), so a resumed run
+        uses the same inputs, and no program can know them.
+      remember: a program that was measured before, up to comments and white space, gets the same outcome
         again; `judge` and `remeasure` remember separately.
     """
 
@@ -67,18 +67,18 @@ class TimedJudge:
     def judge(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
         """Outcomes of programs[j] as answers to items[j], in order; '' stands for no program.
 
-        A program that is the problem's own is right and scores exactly 1, without running. Every program
+        The problem's own program is correct and scores exactly 1, without running. Every program
         counts as one execution, including the problem's own and remembered ones; '' counts as none.
-        ValueError, with the item's name, where the reference fails its own tests or is too fast to be timed.
+        ValueError, with the item's name, if the reference fails its own tests or is too fast to time.
         """
         return self._judged(items, programs, self._search)
 
     def remeasure(self, items: Sequence[OptimisationItem], programs: Sequence[str]) -> list[Outcome]:
-        """As `judge`, on inputs of other seeds and sizes, with more pairs, never with outcomes of the search.
+        """Like `judge`, on inputs of other seeds and sizes, with more pairs, never with search outcomes.
 
         The best of many measurements is partly luck, so this is the number to report. A program that was
-        remeasured before gets the same outcome again, so that searches which return the same one do not
-        differ by noise.
+        remeasured before gets the same outcome again, so searches that return the same program do not differ
+        by noise.
         """
         return self._judged(items, programs, self._held_out)
 
@@ -87,14 +87,14 @@ class TimedJudge:
     ) -> None:
         """Remember what an earlier process measured: outcomes[j] of items[j], ``held_out`` by `remeasure`.
 
-        Outcomes that are remembered already stay.
+        Outcomes that are already remembered stay.
         """
         stream = self._held_out if held_out else self._search
         for item, outcome in zip(items, outcomes, strict=True):
             self._known.setdefault(_key(stream, item, outcome.program), outcome)
 
     def require_compiler(self, items: Sequence[OptimisationItem]) -> None:
-        """Raise ValueError where some items are in C++ and no compiler works here."""
+        """Raise ValueError if some items are in C++ and no compiler works."""
         item = next((item for item in items if item.language == "c++"), None)
         if item is None:
             return
@@ -121,7 +121,7 @@ class TimedJudge:
         ]
 
     def _measured(self, pairs: list[tuple[OptimisationItem, str]], stream) -> list[Outcome]:
-        """Outcomes of programs that must run; all checks of their answers are one call of the executor."""
+        """Outcomes of programs that must run; one call of the executor checks all answers."""
         unchecked = {
             item.task_id: item for item, _ in pairs if (item.task_id, stream.name) not in self._checked
         }
@@ -179,7 +179,7 @@ class TimedJudge:
 
 
 def reward(outcome: Outcome) -> float:
-    """The logarithm of the speed-up, at least that of SLOWEST; WRONG or UNBUILT where there is none.
+    """The logarithm of the speed-up, at least that of SLOWEST; WRONG or UNBUILT if there is none.
 
     Its maximum is the logarithm of the plan's cap, because scores are capped.
     """
@@ -245,5 +245,5 @@ def _first(report: Report) -> str:
 
 
 def _short(failure: str) -> str:
-    """The message of a failure, without the assert that failed, in a few lines."""
+    """The message of a failure, without the failed assert, in a few lines."""
     return "\n".join(failure.split(" -> ", 1)[-1].splitlines()[:_LOG_LINES])

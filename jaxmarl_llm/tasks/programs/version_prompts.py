@@ -1,7 +1,7 @@
 """Prompts of two agents that write versions of a program: one says what to change, the other changes it.
 
 As in experiential co-learning (arXiv 2312.17025), with examples from earlier problems before the problem. Without
-examples the prompts are those of two agents that remember nothing. Instructions stand on a line of their own.
+examples the prompts are those of two agents without memory. Instructions are on a line of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jaxmarl_llm.tasks.programs.prompts import SENTENCES, Messages, ProblemPromp
 INSTRUCTION, CHANGE = (
     "Instruction:",
     "What to change:",
-)  # before instructions of others, and before the agent's own
+)  # before others' instructions, and before the agent's own
 ASK = "Say what to change next, so that the program gets better. Do not write code."
 _INSTRUCTED = "What made other programs better:"
 _CARRIED_OUT = "How instructions for other programs were carried out:"
@@ -29,8 +29,8 @@ def instruct(problem: ProblemPrompt, last: str | None, result: str = "", example
 
     Args:
       last: the last version, '' if the last answer held no code, None where there is no version yet.
-      result: what running it gave.
-      examples: (a program of another problem, the instruction that made it better).
+      result: the result of running it.
+      examples: (a program of another problem, the instruction that improved it).
     """
     shown = [f"{fence(code, problem.language)}\n{INSTRUCTION} {_line(text)}" for code, text in examples]
     parts = [_titled(_INSTRUCTED, shown), problem.text, _version(problem, last, result), f"{ASK} {SENTENCES}"]
@@ -41,9 +41,9 @@ def carry_out(problem: ProblemPrompt, last: str | None, instruction: str, exampl
     """Ask for the next version by an instruction.
 
     Args:
-      last: as of `instruct`.
+      last: as for `instruct`.
       instruction: what the other agent wrote.
-      examples: (an instruction for another problem, the program that came of it).
+      examples: (an instruction for another problem, the resulting program).
     """
     shown = [f"{INSTRUCTION} {_line(text)}\n{fence(code, problem.language)}" for text, code in examples]
     change = f"{CHANGE} {_line(instruction)}" if instruction.strip() else ""

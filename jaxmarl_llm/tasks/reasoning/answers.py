@@ -1,7 +1,7 @@
-"""The answer in a text: a number, one of some choices, or a short text. The same for every method.
+"""The answer in a text: a number, one of some choices, or a short text. All methods use this.
 
-What stands in ``\\boxed{}`` comes first, then what follows the last "answer is" or "answer:", then the end of the
-text. A text without an answer is an outcome of its own, `NONE`, which is never right.
+The content of ``\\boxed{}`` comes first, then the text after the last "answer is" or "answer:", then the end
+of the text. A text without an answer gives its own outcome, `NONE`, which is never right.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST = 60  # characters of a number; Python refuses to read a few thousand d
 _LONGEST_EXPONENT = 3  # digits; Python's own numbers reach 1e308
 _BRACE = re.compile(r"\\boxed\s*\{|\\[{}]|[{}]")
 _MARKED = re.compile(r"\banswer\b\s*(?:is|:|=)\s*:?", re.IGNORECASE)
-# 2\frac{1}{4}, \frac14, \frac{1}4; a number before it makes a mixed one, where it is no index, power or divisor.
+# 2\frac{1}{4}, \frac14, \frac{1}4; a mixed one after a number that is no index, power or divisor.
 _PART = r"[0-9][0-9,]*(?:\.[0-9]+)?"
 _FRAC = re.compile(
     r"(?:(?<![\w.^/])(?P<whole>[0-9]{1,3}(?:,[0-9]{3}){1,9}|[0-9]{1,30})[ \t]*(?=\\[cdt]?frac\s*(?:\{\s*)?[0-9]))?"
@@ -32,7 +32,7 @@ _UNIT = re.compile(
     r"\\(?:text(?:bf|it|rm)?|mathrm|mbox)\s*\{([^{}]*)\}(?:\s*\^\s*(?:[0-9]|\{\s*[0-9]\s*\}))?"
 )
 _DEGREES = re.compile(r"\^\s*(?:\\circ(?![a-zA-Z])|\{\s*\\circ\s*\})")
-# A sign counts where nothing stands before it that it could be subtracted from.
+# A sign counts if nothing before it could make it a subtraction.
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.)])[-\u2212+]\$?)?(?<![\w.])"
     r"(?P<number>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
@@ -52,12 +52,13 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
-    """The answer in a text, in the form in which answers are compared with ``==``; `NONE` if it has none.
+    """The answer in a text, in the form that is compared with ``==``; `NONE` if it has none.
 
     Args:
       text: what an agent wrote.
-      kind: ``number``, the last one, as a `Fraction`; ``choice``, the last of ``options`` that it names; ``text``,
-        its last line in lower case, without marks around it. Right after "answer is" it is the first one.
+      kind: ``number``, the last number, as a `Fraction`; ``choice``, the last of ``options`` that it names;
+        ``text``, its last line in lower case, without surrounding marks. Right after "answer is", the first
+        number or option counts.
       options: capital letters, or words; for choices only.
 
     >>> read("So 1,000 + 234 = 1,234.", "number"), read("-3/4", "number"), read("I do not know", "number")
@@ -74,9 +75,9 @@ def read(text: str, kind: str, options: Sequence[str] = ()) -> Answer:
 
 
 def read_score(text: str) -> float:
-    """The last number of a text as a score from 0 to 1: per cent, a share such as "8/10" or "0.3 of 1", or by itself.
+    """The last number of a text as a score from 0 to 1: a percentage, a share ("8/10", "0.3 of 1") or plain.
 
-    A share outside is cut to 0..1; NaN for no number, and for one above 1 by itself, whose scale is not known.
+    Shares are clipped to 0..1. NaN without a number, and for a plain number above 1, whose scale is unknown.
 
     >>> read_score("It is 80% sure."), read_score("8 out of 10"), read_score("0.9"), read_score("8")
     (0.8, 0.8, 0.9, nan)
@@ -86,7 +87,7 @@ def read_score(text: str) -> float:
 
 
 def _share(match: re.Match) -> str:
-    """A share as a/b, at most 1; one of nothing stays, and is no number."""
+    """A share as a/b, at most 1; a share of zero stays as it is, and is not a number."""
     part, whole = map(Fraction, match.groups())
     if not whole:
         return match[0]
@@ -104,7 +105,7 @@ def is_marked(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number and nothing else, up to space, dollar and percent signs, and a unit in LaTeX.
+    """Whether a text is only a number, apart from spaces, dollar and percent signs, and a LaTeX unit.
 
     >>> is_number(r"12,\\!650\\text{ feet}"), is_number("12 feet")
     (True, False)
@@ -113,11 +114,11 @@ def is_number(text: str) -> bool:
 
 
 def _boxes(text: str) -> list[str]:
-    """What stands in each ``\\boxed{}`` that is closed, by where it begins; braces may be nested in it."""
+    """The content of each closed ``\\boxed{}``, by its start; braces may be nested in it."""
     held: list[tuple[int, str]] = []
-    begun: list[int | None] = []  # where the content of each open brace begins that is one of a box
+    begun: list[int | None] = []  # start of the content of each open brace, if it is a box's
     for match in _BRACE.finditer(text):
-        if match[0] in (r"\{", r"\}"):  # letters, which open and close nothing
+        if match[0] in (r"\{", r"\}"):  # literal braces, which open and close nothing
             continue
         if match[0] != "}":
             begun.append(None if match[0] == "{" else match.end())
@@ -142,9 +143,9 @@ def _number(piece: str, first: bool) -> Fraction | None:
 
 
 def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
-    """The option that is all of a piece, or the last (or first) that it has in brackets, or standing alone.
+    """The option that is the whole piece, or the last (or first) one in brackets, or standing alone.
 
-    A letter alone must be a capital one, as "a" is a word; nor does it count where it is the word "A" or "I".
+    A single letter must be a capital, since "a" is a word; the words "A" and "I" do not count.
     """
     by_name = {option.casefold(): option for option in options}
     if (whole := _bare(piece).casefold()) in by_name:
@@ -153,7 +154,7 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
     inside = list(re.finditer(rf"\(\s*({names})\s*\)", piece, re.IGNORECASE))
     flags = 0 if all(len(option) == 1 for option in options) else re.IGNORECASE
     words = _words(piece, first)
-    # Of 1.2 neither side is one of the options 1 and 2.
+    # In 1.2 neither side is the option 1 or 2.
     alone = list(re.finditer(rf"(?<![\w'])(?<!\d\.(?=\d))({names})(?![\w'])(?!(?<=\d)\.\d)", piece, flags))
     alone = [match for match in alone if len(match.group(1)) > 1 or match.start() not in words]
     if first:
@@ -164,20 +165,20 @@ def _choice(piece: str, first: bool, options: Sequence[str]) -> str | None:
 
 
 def _words(piece: str, first: bool) -> set[int]:
-    """Where "A" is an article and "I" a pronoun; right after "answer is" an A is none."""
+    """Where "A" is an article and "I" a pronoun; right after "answer is", "A" is an option."""
     articles = {match.start(1) for match in _ARTICLE.finditer(piece)}
     return (articles - ({0} if first else set())) | {match.start() for match in _PRONOUN.finditer(piece)}
 
 
 def _text(piece: str, first: bool) -> str | None:
-    """The last line that is not blank, in lower case, with its spaces squeezed and no marks around it."""
+    """The last line that is not blank, in lower case, its spaces squeezed, without surrounding marks."""
     lines = [_bare(_WORDS.sub(r"\1", line)) for line in piece.splitlines()]
     kept = [" ".join(line.lower().split()) for line in lines if line]
     return kept[-1] if kept else None
 
 
 def _bare(text: str) -> str:
-    """A text without marks around it, and without brackets if one pair holds all of it."""
+    """A text without surrounding marks, and without brackets if one pair encloses all of it."""
     text = text.strip(_MARKS)
     inner = text[1:-1]
     enclosed = len(text) > 1 and _BRACKETS.get(text[0]) == text[-1] and not re.search(r"[()\[\]{}<>]", inner)
@@ -185,7 +186,7 @@ def _bare(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text with the numbers in it without LaTeX: fractions as a/b, no units, no marks between digits.
+    """A text with its numbers freed from LaTeX: fractions as a/b, no units, no marks between digits.
 
     >>> _plain(r"12,\\!650"), _plain(r"\\$4{,}250"), _plain(r"-2\\frac{1}{4}\\text{ cm}^2"), _plain(r"60^\\circ")
     ('12,650', '$4,250', '-9/4 ', '60')
@@ -197,7 +198,7 @@ def _plain(text: str) -> str:
 
 
 def _over(match: re.Match) -> str:
-    """A LaTeX fraction as a/b, apart from what stands right before and after it."""
+    """A LaTeX fraction as a/b, separated from what is right before and after it."""
     text, (start, end) = match.string, match.span()
     parts = match["above"] or match["digit"], match["below"] or match["last"]
     above, below = (part.replace(",", "") for part in parts)

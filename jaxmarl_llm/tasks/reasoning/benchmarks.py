@@ -1,8 +1,8 @@
-"""Public questions out of an installed package (`tasks.installed_data`): GSM8K, MATH, BBH, ARC, MMLU-Redux.
+"""Public questions from an installed package (`tasks.installed_data`): GSM8K, MATH, BBH, ARC, MMLU-Redux.
 
-The package has final answers only, no solutions. Its test rows are the test; every eighth of the others is for
-validation, the rest for training. Rows without an answer are left out, and so are questions of training and validation
-that are asked again in the test, or in validation: MMLU-Redux and BBH have a few.
+The package has only final answers, no solutions. Its test rows are the test split; every eighth of the others
+is for validation, the rest for training. Rows without an answer are left out. So are training and validation
+questions that occur again in the test split, or in validation: MMLU-Redux and BBH have a few.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LISTED = re.compile(r"^\s*\(([A-Z])\)", re.MULTILINE)
 
 
 def load(name: str, split: str = "all") -> list[ReasoningItem]:
-    """The items of one of `SETS`. UserError for another one, and as `installed_data.rows`."""
+    """The items of one of `SETS`. UserError for any other, and as in `installed_data.rows`."""
     if name not in SETS:
         allowed = ", ".join(f"{PREFIX}{known}" for known in SETS)
         raise UserError(f"source is {PREFIX + name!r}; allowed of that package: {allowed}")
@@ -37,7 +37,7 @@ def load(name: str, split: str = "all") -> list[ReasoningItem]:
 
 
 def _once(items: list[ReasoningItem]) -> list[ReasoningItem]:
-    """The items, in order, without those whose question is in another split too: the test keeps it, else validation."""
+    """The items in order, with each question in one split only: test first, then validation."""
     place: dict[str, str] = {}
     for split in ("test", "validation", "train"):
         for item in items:
@@ -57,7 +57,7 @@ def _of_choices(task_id: str, split: str, row: dict) -> ReasoningItem:
 
 
 def _of_output(task_id: str, split: str, row: dict) -> ReasoningItem:
-    """A question whose answer is a number, a letter of those that it lists, or a text."""
+    """A question whose answer is a number, a letter of a listed choice, or a text."""
     question, answer = str(row["input"]).strip(), str(row["output"]).strip()
     listed, letter = tuple(dict.fromkeys(_LISTED.findall(question))), _LETTER.fullmatch(answer)
     if letter and letter.group(1) in listed:

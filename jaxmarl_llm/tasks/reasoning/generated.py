@@ -1,4 +1,4 @@
-"""Questions that are generated: sums of numbers, and sums in words, in grades of difficulty.
+"""Generated questions: sums of numbers and sums in words, in grades of difficulty.
 
 A pair of numbers occurs once, in one order, so that no split has ``4 + 3`` where another has ``3 + 4``.
 """
@@ -37,7 +37,7 @@ def sums() -> list[ReasoningItem]:
 
 
 def halves(item: ReasoningItem) -> dict[str, str]:
-    """Demonstrations of agents that each learn a half: ``first`` the odd grades, ``second`` the even ones."""
+    """For agents that each learn a half: ``first`` the odd grades, ``second`` the even ones."""
     return {"first" if item.grade % 2 else "second": item.answer}
 
 
@@ -86,20 +86,20 @@ def _two_steps(who: str, other: str, things: str, numbers: Numbers) -> tuple[str
 
 
 def _pairs(numbers: Iterable[int], equal: bool = True) -> list[Numbers]:
-    """Every pair of numbers once; which of the two comes first is drawn, the same in every process."""
+    """Every pair of numbers once; their order is drawn at random, the same in every process."""
     pairs = itertools.combinations_with_replacement if equal else itertools.combinations
     draw = random.Random(0)
     return [pair if draw.random() < 0.5 else pair[::-1] for pair in pairs(numbers, 2)]
 
 
 def _triples(numbers: Iterable[int]) -> list[Numbers]:
-    """Pairs of numbers, each with one that is smaller than their sum."""
+    """Pairs of numbers, each with a number smaller than their sum."""
     numbers, draw = list(numbers), random.Random(0)
     return [(*pair, draw.choice([c for c in numbers if c < sum(pair)])) for pair in _pairs(numbers)]
 
 
 def _chosen(numbers: Iterable[Numbers], what: str) -> list[Numbers]:
-    """At most `MOST` of them, in an order that does not depend on the machine."""
+    """At most `MOST` questions, in an order that does not depend on the machine."""
     shuffled = list(numbers)
     random.Random(what).shuffle(shuffled)
     return shuffled[:MOST]

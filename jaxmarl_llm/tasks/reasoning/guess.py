@@ -1,12 +1,12 @@
 """The riddle ``guess``: find a hidden pair by asking a partner who knows it, in a dialogue of a few turns.
 
 The pair is one of three values of A and one of three values of B. In a turn an agent asks for A, asks for B, or
-names a pair, which ends the dialogue. Who names a pair at random is right once in nine times; who asks for both
-first is right always. Both attributes are needed, so that a question earns nothing by itself, and what it is worth
-depends on what was asked before.
+names a pair, which ends the dialogue. An agent that names a pair at random is right once in nine times; one
+that asks for both first is always right. Both values are needed, so a question earns nothing by itself, and
+its value depends on what was asked before.
 
-The game is small enough to enumerate: `success` is the exact chance to be right of an agent of known habits, and so
-`advantages` is exact credit of every turn. `Answerer` is the partner, a script.
+The game is small enough to enumerate: `success` is an agent's exact chance to be right, given its behaviour,
+and `advantages` is the exact credit of every turn. `Answerer` is the partner, a script.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ ASKS = tuple(f"ask_{name}" for name in VALUES)
 QUESTION = f"Find {' and '.join(VALUES)}. Say {', '.join(ASKS)} or the pair {'_'.join(VALUES)}."
 _ASK = re.compile(r"\bask[\s_]*([AB])\b", re.IGNORECASE)
 _HIDDEN = re.compile(rf"The pair is ({'|'.join(PAIRS)})\.")
-_NOTHING = "nothing"  # the reply to what is no question
+_NOTHING = "nothing"  # the reply to anything but a question
 
-History = tuple[tuple[str, str], ...]  # what was asked and what was replied, turn by turn
+History = tuple[tuple[str, str], ...]  # question and reply of each turn
 Policy = Callable[[History], Mapping[str, float]]  # the probability of each of an agent's texts
 
 
 def load() -> list[ReasoningItem]:
     """The nine pairs."""
-    options = dict(kind="choice", options=PAIRS, clues=("",))  # for one agent, and too few to divide
+    options = dict(kind="choice", options=PAIRS, clues=("",))  # for one agent; too few to split
     return [ReasoningItem(f"guess/{p}", QUESTION, p, hidden=f"The pair is {p}.", **options) for p in PAIRS]
 
 
 def reply(pair: str, text: str) -> str:
-    """What the partner says to a text: the value that it asks for, or `_NOTHING`.
+    """The partner's reply to a text: the value that it asks for, or `_NOTHING`.
 
     >>> reply("left_low", "ask A"), reply("left_low", "ask_B"), reply("left_low", "who are you?")
     ('left', 'low', 'nothing')
@@ -51,7 +51,7 @@ def reply(pair: str, text: str) -> str:
 class Answerer:
     """The partner, for `experts.scripted.Scripted`: it replies to the last message of a dialogue.
 
-    Its first message says what the pair is.
+    The first message that it reads says what the pair is.
     """
 
     def __call__(self, request: Any, draw: int) -> str:
@@ -61,24 +61,24 @@ class Answerer:
 
 
 def habits(start: str, end: str) -> dict[str, tuple[str, ...]]:
-    """The words that may follow each word of an agent's text, from ``start`` to ``end``: one move, and no more."""
+    """The words that may follow each word of an agent's text, from ``start`` to ``end``: exactly one move."""
     moves = (*ASKS, *PAIRS)
     return {start: moves, **dict.fromkeys(moves, (end,))}
 
 
 def texts() -> list[str]:
-    """Texts that together hold every word of all dialogues, of the partner's side too."""
+    """Texts that together hold every word of all dialogues, including the partner's."""
     replies = [*(value for values in VALUES.values() for value in values), _NOTHING]
     return [QUESTION, *ASKS, *PAIRS, *replies, *(prompts.briefing(item.hidden) for item in load())]
 
 
 def possible(history: History) -> list[str]:
-    """The pairs that agree with what was replied."""
+    """The pairs that agree with the replies."""
     return [pair for pair in PAIRS if all(reply(pair, text) == answer for text, answer in history)]
 
 
 def player(asks: float) -> Policy:
-    """An agent that asks with the probability ``asks``, for A or B alike, and else names any pair that is possible.
+    """An agent that asks with probability ``asks`` (for A or B alike), else names a random possible pair.
 
     >>> sorted(player(0.5)((("ask_A", "left"), ("ask_B", "low"))).items())
     [('ask_A', 0.25), ('ask_B', 0.25), ('left_low', 0.5)]
@@ -92,10 +92,10 @@ def player(asks: float) -> Policy:
 
 
 def half_asking(item: ReasoningItem) -> list[dict[str, Any]]:
-    """All that an agent may say that asks in half of the cases and else names a possible pair, `player`, with weights.
+    """All texts, with weights, of a `player` that asks in half of the cases and else names a possible pair.
 
-    A demonstration function for ``sft.source``, for the agent ``actor`` of a dialogue of three turns. An agent that
-    plays so is right in two of nine cases.
+    A demonstration function for ``sft.source``, for the agent ``actor`` of a dialogue of three turns. Such an
+    agent is right in two of nine cases.
     """
     policy = player(0.5)
 
@@ -122,7 +122,7 @@ def success(pair: str, policy: Policy, history: History = (), turns: int = 3) ->
 
 
 def after(pair: str, policy: Policy, history: History, turns: int, text: str) -> float:
-    """The same once its next text is known: 1 or 0 after a pair, and 0 after a question in the last turn."""
+    """The same chance given its next text: 1 or 0 after a pair, and 0 after a question in the last turn."""
     if text in PAIRS:
         return float(text == pair)
     if turns <= 1:
@@ -131,7 +131,7 @@ def after(pair: str, policy: Policy, history: History, turns: int, text: str) ->
 
 
 def advantages(pair: str, policy: Policy, texts: Sequence[str], turns: int = 3) -> list[float]:
-    """What each text of a dialogue changes: the chance to be right after it, less the chance before it.
+    """Each text's effect in a dialogue: the chance to be right after it minus the chance before it.
 
     >>> [round(x, 4) for x in advantages("left_low", player(0.0), ["left_low"])]
     [0.8889]

@@ -23,15 +23,16 @@ class ReasoningItem:
     Attributes:
       task_id: its name.
       question: what all agents read; of choices by letter with a line for each.
-      answer: the right one: a number, one of ``options``, or a short text; '' where `answer_of` differs by agent.
+      answer: the right one: a number, one of ``options``, or a short text; '' if `answer_of` differs by
+        agent.
       kind: how answers are read, one of `answers.KINDS`.
-      grade: difficulty, from 1; 0: not known.
+      grade: difficulty, from 1; 0: unknown.
       hidden: what no agent may read: a reference, for critics and simulated partners.
       options: of a choice: capital letters, or words.
-      clues: what each agent reads besides, by its place in the team; () where all read the same.
-      own_answers: the right answer of each agent, where they differ; () where ``answer`` is that of all.
-      split: what a file says of the row; '' where it says nothing.
-      columns: other fields of its row; a reward function of the user's own gets them.
+      clues: additional text for each agent, by its place in the team; () if all read the same.
+      own_answers: the right answer of each agent, if they differ; () if ``answer`` is right for all.
+      split: the row's split in a file; '' if not given.
+      columns: other fields of its row; a user's own reward function gets them.
     """
 
     task_id: str
@@ -48,7 +49,7 @@ class ReasoningItem:
 
     @property
     def worded(self) -> bool:
-        """Whether the answer is one of some words, which the question itself names."""
+        """Whether the answer is a choice of words that the question itself names."""
         return self.kind == "choice" and any(len(option) > 1 for option in self.options)
 
     def answer_of(self, place: int) -> str:
@@ -60,12 +61,12 @@ class ReasoningItem:
         return answers.read(text, self.kind, self.options)
 
     def right(self, answer: answers.Answer, place: int) -> bool:
-        """Whether an answer is that of the agent at a place; no answer never is."""
+        """Whether an answer is right for the agent at a place; a missing answer never is."""
         return answer is not answers.NONE and answer == self.read(self.answer_of(place))
 
 
 def from_row(row: Mapping, task_id: str) -> ReasoningItem:
-    """The item of a row that `complaints` has nothing against; ``task_id`` is its name if it has none."""
+    """The item of a row without `complaints`; ``task_id`` is its name if it has none."""
     choices = row.get("choices") or ()
     kind = row.get("kind") or ("choice" if choices else "number")
     options = letters(len(choices)) if choices else tuple(row.get("options") or ())
@@ -128,7 +129,7 @@ def complaints(row: Mapping) -> list[str]:
 
 
 def _unreadable(item: ReasoningItem) -> list[str]:
-    """A right answer that would not be read as one."""
+    """Complaints about a right answer that would not be read as an answer."""
     if item.kind == "choice" and not item.options:
         return ["field 'kind' is 'choice': it needs 'choices', texts, or 'options', letters or words"]
     if item.read(item.answer) is answers.NONE or item.kind == "choice" and item.answer not in item.options:

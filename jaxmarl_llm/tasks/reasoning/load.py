@@ -16,13 +16,13 @@ GENERATED = {"sums": generated.sums, "words": generated.words}
 def load_items(source: str, split: str = "all", grades: Collection[int] = ()) -> list[ReasoningItem]:
     """Items of a named split of a source.
 
-    source: 'sums' or 'words' (`generated`), 'clues', 'trust', 'lock3' and its kin (`riddles`), 'routes' and
-        'routes:two_step' (`routes`), 'tables' (`tables`), 'modelco:gsm8k' and its kin (`benchmarks`), or the path of a
-        JSONL file, with an optional slice that is taken after the split, such as 'sums[:40]'.
-    split: 'all', 'train', 'validation' or 'test'. Of the generated sources and of a file without a field `split`
-        the 4th, 12th, 20th, … question of each grade is for validation, the 8th, 16th, … for the test. Riddles
-        are too few to divide: they have the split 'all' only.
-    grades: of the questions; empty: all. A slice counts those of these grades.
+    source: 'sums' or 'words' (`generated`), 'clues', 'trust', 'lock3' and others (`riddles`), 'routes' and
+        'routes:two_step' (`routes`), 'tables' (`tables`), 'modelco:gsm8k' and others (`benchmarks`), or the
+        path of a JSONL file, with an optional slice that is applied after the split, such as 'sums[:40]'.
+    split: 'all', 'train', 'validation' or 'test'. In generated sources and files without a field `split`, the
+        4th, 12th, 20th, … question of each grade is for validation, the 8th, 16th, … for the test. Riddles
+        are too few to split: they only have the split 'all'.
+    grades: of the questions; empty: all. A slice is taken of the questions of these grades.
     Errors: UserError for an unknown source or split, bad rows, or a selection without questions.
     """
     sources.check_split(split)

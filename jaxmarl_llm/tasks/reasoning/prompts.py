@@ -22,9 +22,9 @@ _UNSURE = "Scores are estimates, from 0 to 1, and may be wrong."
 
 
 def question(item: ReasoningItem, place: int) -> str:
-    """The question as the agent at a place reads it: its own clue first, the form of the answer last.
+    """The question for the agent at a place: its own clue first, the form of the answer last.
 
-    Choices of words have no form: their question names the words.
+    Choices of words need no form, since their question names the words.
     """
     clue = item.clues[place] if item.clues else ""
     text = f"{clue} {item.question}" if clue else item.question
@@ -32,12 +32,12 @@ def question(item: ReasoningItem, place: int) -> str:
 
 
 def dialogue(item: ReasoningItem) -> str:
-    """The question as the agent reads it that may ask a partner; choices of words name their moves themselves."""
+    """The question for an agent that may ask a partner; choices of words already name the moves."""
     return item.question if item.worded else f"{item.question}\n{ASK}"
 
 
 def briefing(hidden: str) -> str:
-    """What a simulated partner reads before the first question: what it knows, and how it is to reply."""
+    """What a simulated partner reads before the first question: what it knows, and how to reply."""
     return f"{hidden}\nReply to each question about this in two short sentences at most."
 
 
@@ -46,8 +46,8 @@ def revise(texts: Mapping[str, str], scores: Mapping[str, float], own: float | N
 
     Args:
       texts: of the other agents, by name.
-      scores: estimates that these are right, 0 to 1, by the same names; {}: none are shown.
-      own: the same of the agent's own last answer, if scores are shown.
+      scores: estimated probabilities that these are right, by the same names; {}: none are shown.
+      own: the score of the agent's own last answer, if scores are shown.
       again: its own question.
     """
     quotes = [f"{agent} wrote{_scored(scores.get(agent))}:\n{text.strip()}" for agent, text in texts.items()]

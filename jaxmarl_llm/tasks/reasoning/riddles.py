@@ -2,21 +2,28 @@
 
 ``clues``: each of two agents reads the word that the *other* one must give. Alone each is right once in three
 times, whatever it does. If an agent gives the word that it has read, the other one can repeat it in the next
-turn; so who is paid for its own answers alone has no reason to help, and who is paid for what it leads to has.
+turn. So an agent rewarded only for its own answers has no reason to help, and one rewarded for their effect
+has.
 
-``trust``: three agents answer, a fourth one reads their answers and gives its own. A question is of one of three
-kinds, and of each kind another agent is right. The other two give the same wrong word in half of the questions, and
-in the other half two different ones. So two that agree are never right, and the majority of the three, of equally many
-the first one, is right in one of six questions; any one agent is right in one of three kinds, the word that only one
-gives says nothing in half of the questions, and who has learned whom to trust is right always.
-The three are to follow what they read, as ``scripted:repeater`` does. ``trust:shuffled`` has the same questions
-with another agent right than the kind says, where having learned whom to trust is of no use.
+``trust``: three agents answer; a fourth reads their answers and gives its own. There are three kinds of
+questions, and for each kind a different agent is right. The other two give the same wrong word in half of the
+questions, and two different wrong words in the other half. So:
 
-``lock3``: a chain of three agents is to open a lock. The first one guesses, right once in three times; the second
-one reads the key; the last one reads what both have written. So a chain that hands the key on is right always. In
-``lock3:shuffled`` the key that the second one reads says nothing about the lock: a third is the optimum.
+- two agents that agree are never right, and the majority of the three (in a tie, the first answer) is right
+  in one of six questions;
+- always following one agent is right for one of three kinds;
+- the word that only one agent gives tells nothing in half of the questions;
+- an agent that has learned whom to trust is always right.
 
-``guess``, a dialogue with a partner who knows the answer, has a page of its own: `guess`.
+The three should repeat what they read, as ``scripted:repeater`` does. In ``trust:shuffled`` the same
+questions have another right agent than the kind says, so having learned whom to trust does not help.
+
+``lock3``: a chain of three agents should open a lock. The first one guesses and is right once in three times;
+the second reads the key; the last reads what both have written. So a chain that passes the key on is always
+right. In ``lock3:shuffled`` the key that the second one reads says nothing about the lock: the optimum is one
+third.
+
+``guess``, a dialogue with a partner who knows the answer, has its own module: `guess`.
 """
 
 from __future__ import annotations
@@ -76,7 +83,7 @@ def _locked(name: str, key: str, right: str) -> ReasoningItem:
 
 
 def _trusted(name: str, kind: str, right_one: int, right: str, wrong: tuple[str, str]) -> ReasoningItem:
-    """A question of a kind that the agent at the place ``right_one`` answers right, and the other two ``wrong``."""
+    """A question of a kind: the agent at place ``right_one`` is right, the other two give ``wrong``."""
     words = [*wrong[:right_one], right, *wrong[right_one:]]
     clues = [f"Repeat {word}." for word in words]
     question = f"Question {kind}. {_ASK}"
@@ -91,7 +98,7 @@ class Repeater:
     That is the last word that another agent wrote, if its last message quotes one; else the word of its clue; else
     any word.
 
-    seed: of any word, which otherwise depends on the request and the number of the draw alone.
+    seed: for random words, which otherwise depend only on the request and the draw number.
     """
 
     def __init__(self, seed: int = 0):
@@ -110,10 +117,10 @@ class Repeater:
 
 
 def hesitant(item: ReasoningItem) -> list[dict[str, str]]:
-    """Chains for ``lock3`` in which the second agent gives its key, and the third one what the second wrote, in 60 %.
+    """Chains for ``lock3``: the second agent gives its key, the third the second's word, in 60 % each.
 
     A demonstration function for ``sft.source``, for the agents generator, verifier and refiner. In the other cases they
-    give one of the other two words, and the generator gives all alike. A team that answers so is right in 44 %
+    give one of the other two words; the generator gives all words equally often. Such a team is right in 44 %
     of the cases: .6 x .6 + .4 x .2.
     """
     key = _CLUE.search(item.clues[1]).group(1)
@@ -141,7 +148,7 @@ def undecided(item: ReasoningItem) -> list[dict[str, str]]:
 
 def texts(agents: Sequence[str]) -> list[str]:
     """Texts that together hold every word of all possible prompts and feedback of these agents."""
-    items = [item for source in SOURCES[:-1] for item in load(source)]  # `guess` has words of its own
+    items = [item for source in SOURCES[:-1] for item in load(source)]  # `guess` has its own words
     questions = [prompts.question(item, place) for item in items for place in range(len(item.clues))]
     scores = dict.fromkeys(agents, 0.0)
     feedback = [prompts.revise(dict.fromkeys(agents, word), scores, 1.0, "") for word in WORDS]

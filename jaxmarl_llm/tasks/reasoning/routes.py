@@ -1,9 +1,10 @@
-"""Questions of kinds that agents of different prices can answer, to learn whom to ask; the best route is known.
+"""Questions for agents of different prices, to learn which agent to ask; the best route is known.
 
-A question's kind follows from how it is put. Of the kinds ``sum``, ``gift`` and ``trip`` the script ``cheap`` answers
-the first rightly, ``mid`` the first two and ``dear`` all; other answers are wrong. In ``routes:two_step`` there is a
-fourth, ``puzzle``, which ``dear`` answers if it has read an answer of ``cheap``, and nobody else. With the costs .01,
-.03 and .10 the best routes earn (.99 + .97 + .90) / 3 = .9533, and the best of the three alone .90.
+A question's kind can be seen from its wording. Of the kinds ``sum``, ``gift`` and ``trip`` the script
+``cheap`` answers only the first correctly, ``mid`` the first two and ``dear`` all. ``routes:two_step`` has a
+fourth kind, ``puzzle``, which only ``dear`` answers correctly, and only after reading an answer of ``cheap``.
+With the costs .01, .03 and .10 the best routes earn (.99 + .97 + .90) / 3 = .9533, and the best single agent
+.90.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SCRIPTS = {
     "scripted:mid": ("sum", "gift"),
     "scripted:dear": ("sum", "gift", "trip"),
 }
-COSTS = (0.01, 0.03, 0.10)  # of the three, in this order
+COSTS = (0.01, 0.03, 0.10)  # of ``cheap``, ``mid`` and ``dear``
 FORMS = {
     "sum": ("What is {a} plus {b}?", "Add {a} and {b}.", "Give the sum of {a} and {b}."),
     "gift": (
@@ -57,14 +58,14 @@ def load(source: str) -> list[ReasoningItem]:
 
 
 class Answerer:
-    """The answers of one of `SCRIPTS` to the questions of `load`; a question that it does not know is answered by 0."""
+    """The answers of one of `SCRIPTS` to the questions of `load`; its answer to other questions is 0."""
 
     def __init__(self, name: str, items: Sequence[Any]):
         self._known, self._dear = SCRIPTS[name], name == "scripted:dear"
         self._items = {item.question: item for item in items}
 
     def __call__(self, request, draw: int) -> str:
-        """The answer to the last message of a request; draws are alike."""
+        """The answer to the last message of a request; all draws are equal."""
         text = request.messages[-1]["content"]
         item = next((item for question, item in self._items.items() if question in text), None)
         if item is None:

@@ -1,4 +1,4 @@
-"""Questions that are searched: every answer has an outcome of its own, as programs have in rounds of programs."""
+"""Questions for search methods: every answer has its own outcome, as programs have in their rounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class SearchedQuestions(ReasoningTask):
-    """A `ReasoningTask` of agents that each give whole answers, of which a vote takes one at the end.
+    """A `ReasoningTask` whose agents each give whole answers; a vote picks one at the end.
 
-    An outcome's ``program`` is the answer as it was read, its score 1 for a right one. Nothing that a search does goes
-    by the score: it is for the tables.
+    An outcome's ``program`` is the parsed answer, its score 1 if right. A search does not use the score: it
+    is only for the tables.
     """
 
     def __init__(self, items: Sequence[ReasoningItem], agents: Sequence[str]):
@@ -40,10 +40,10 @@ class SearchedQuestions(ReasoningTask):
         return [outcome(item, text) for item, text in zip(items, programs, strict=True)]
 
     def know(self, items: Sequence, outcomes: Sequence[Outcome], held_out: bool = False) -> None:
-        """Do nothing: the same answer has the same outcome anyway."""
+        """Does nothing: the same answer always has the same outcome."""
 
     def solved(self, given: Outcome) -> bool:
-        """Whether an answer is right; a search may not go by it."""
+        """Whether an answer is right; a search may not use it."""
         return given.status == "ok"
 
     def source(self, item: ReasoningItem) -> str:
@@ -61,7 +61,7 @@ class SearchedQuestions(ReasoningTask):
 
 
 def outcome(item: ReasoningItem, text: str) -> Outcome:
-    """What an answer in a text is; one program that was executed where there is an answer."""
+    """The outcome of a text's answer; it counts as one executed program if there is an answer."""
     given = item.read(text)
     if given is answers.NONE:
         return Outcome("no-program", total=1)

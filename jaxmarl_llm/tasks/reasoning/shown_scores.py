@@ -1,7 +1,7 @@
-"""Scores of answers that agents are shown between turns: never the reward itself.
+"""Scores of answers, shown to agents between turns: never the reward itself.
 
-With the true label beside every answer, copying the one that is marked right would be optimal, and nothing would
-be learned about the questions. So the score is a verifier's own estimate, or the truth with errors.
+If the true label were shown beside every answer, copying the one marked right would be optimal, and agents
+would learn nothing about the questions. So the score is a verifier's own estimate, or the truth with errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def build(name: str, flip: float) -> Scores:
     A verifier is a function of two lists, questions and texts, that returns a number from 0 to 1 for each text. It
     does not get the right answers.
 
-    The scores raise UserCodeError where the verifier raises, UserError where it gives anything else.
+    The scores raise UserCodeError if the verifier raises, UserError if it returns anything else.
     """
     if name == NOISED:
         return lambda items, places, texts: [
@@ -53,10 +53,10 @@ def build(name: str, flip: float) -> Scores:
 
 
 def noised(item: ReasoningItem, place: int, text: str, flip: float) -> float:
-    """1 for a right answer and 0 for another, exchanged with the probability ``flip``.
+    """1 for a right answer and 0 for another, flipped with probability ``flip``.
 
-    Whether it is exchanged depends on the question and the answer alone: equal answers have equal scores whoever gives
-    them and whenever, as those of a verifier that is mistaken about them.
+    Whether it is flipped depends only on the question and the answer: equal answers always have equal scores,
+    whichever agent gives them, as with a verifier that is mistaken about them.
     """
     answer = item.read(text)
     what = repr((item.task_id, str(answer), item.answer_of(place))).encode()

@@ -1,7 +1,7 @@
-"""Questions over a table of goods, which take one to three calls of tools, and how to answer each (arXiv 2401.07324).
+"""Questions about a table of goods that need one to three tool calls, with solutions (arXiv 2401.07324).
 
 The table has a price and a weight of every good; `look_up`, `add`, `scale` and `convert` are the tools. Some questions
-have no answer, and the right thing is to give up. No good of one split is in a question of another one.
+have no answer; then giving up is right. Questions of different splits are about different goods.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ STRANGE = (
 )  # not in the table
 
 
-# The values of a question, and the results before -> the next step.
+# The values of a question and the results so far -> the next step.
 _Maker = Callable[[Mapping[str, Any], Sequence[float]], Step]
 
 
 def look_up(name: str, column: str) -> str:
     """Gives the price (euros for a kilogram) or the weight (kilograms of a crate) of a good."""
-    name, column = name.strip().lower(), column.strip().lower()  # agents write them as their tokens fall
+    name, column = name.strip().lower(), column.strip().lower()  # agents may write other case and spaces
     if name not in TABLE:
         raise UserError(f"there is no {name[:40]} in the table")
     if column not in COLUMNS:
@@ -122,7 +122,7 @@ def _item(kind: str, question: str, values: Mapping[str, Any]) -> ReasoningItem:
     """The item of a question; its grade is the number of calls."""
     task_id = "/".join([SOURCE, kind, *map(str, values.values())])
     columns = {"table_kind": kind, "table_values": dict(values)}
-    if kind in WITHOUT_ANSWER:  # reads as the others do, which have the form of a number
+    if kind in WITHOUT_ANSWER:  # worded like the others, whose answer is a number
         text, calls = f"{question} {HINT}\n{FORMS['number']}", int(kind == "strange")
         return ReasoningItem(task_id, text, GIVE_UP, "choice", 1 + calls, options=(GIVE_UP,), columns=columns)
     steps, result = _worked(_KINDS[kind][1], values)

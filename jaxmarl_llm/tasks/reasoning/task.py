@@ -1,4 +1,4 @@
-"""Questions whose answers can be checked: every agent answers, and it is known of each whether it is right."""
+"""Questions whose answers can be checked: every agent answers, and each answer is right or wrong."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ class ReasoningTask:
     Args:
       items: see `load.load_items`.
       agents: names, one or more that differ.
-      total: what the team earns: the ``mean`` of its answers, 1 for a right one and 0 for another; the ``last``
-        agent's answer; or that of the majority (``vote``, see `votes.majority`).
-      scores: what agents are shown of each answer between turns, beside it; None: nothing.
-      scorers: number of agents, the last ones, that give no answer: the first of them gives a score to the answer of
+      total: the team's reward: the ``mean`` over its answers, 1 for a right one and 0 for another; the
+        ``last`` agent's answer; or that of the majority (``vote``, see `votes.majority`).
+      scores: the scores that agents see beside each answer between turns; None: no scores.
+      scorers: number of agents, the last ones, that give no answer: the first of them scores the answer of
         the first agent, and so on (`protocols.retrieve`). Then ``last`` is the answer with the best score.
-      partner: name of one who is none of the agents, and whom they may ask (`protocols.dialogue`): it knows the hidden
-        text that every item must have. '': nobody.
-
-    Parts: ``right``, the share of right answers; ``right_last`` and ``right_vote``, whether those that ``last``
-    and ``vote`` name are right; ``answered``, the share of texts that have an answer. ``Judgement.local`` has, for
-    every agent, whether its own answer is right; for a scorer with the score s of an answer that is right (1)
-    or not (0) it has 1 - (s - right)^2, and 0 without a score.
+      partner: name of an additional agent that the agents may ask (`protocols.dialogue`): it knows the hidden
+        text, which every item must have. '': none.
+    Parts: ``right``, the share of right answers; ``right_last`` and ``right_vote``, whether the answers
+    chosen by ``last`` and ``vote`` are right; ``answered``, the share of texts that have an answer.
+    ``Judgement.local`` is, for every agent, whether its own answer is right. A scorer gets 1 - (s - right)^2
+    for its score s, where right is 1 for a right answer, else 0; it gets 0 without a score.
     """
 
     reward_range = (0.0, 1.0)
@@ -71,7 +70,7 @@ class ReasoningTask:
                 raise UserError(f"{item.task_id} is for {places} agents, they are {self.agents!r}")
 
     def prompts(self, item: ReasoningItem) -> dict[str, Messages]:
-        """Chat messages per agent: the question. Scorers read what they are to give a score to from the protocol."""
+        """Chat messages per agent: the question. Scorers get the answer to score from the protocol."""
         texts = {agent: prompts.question(item, place) for place, agent in enumerate(self._writers)}
         texts |= dict.fromkeys(self.agents[len(self._writers) :], f"{item.question}\n{prompts.SCORE}")
         if self.partner:
@@ -79,7 +78,7 @@ class ReasoningTask:
         return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}
 
     def privileged(self, item: ReasoningItem) -> str:
-        """What critics and simulated partners may read of an item, and no agent."""
+        """An item's text that critics and simulated partners may read, but no agent."""
         return item.hidden
 
     def briefing(self, item: ReasoningItem) -> str:
@@ -87,15 +86,16 @@ class ReasoningTask:
         return prompts.briefing(item.hidden)
 
     def ends(self, answer) -> bool:
-        """Whether an agent's text in a dialogue (`protocols.Answer`) is its answer, and no question.
+        """Whether an agent's text in a dialogue (`protocols.Answer`) is its answer, not a question.
 
-        Of choices by word any text that names one; else one that marks its answer (`answers.is_marked`).
+        For choices of words, any text that names one; else a text that marks its answer
+        (`answers.is_marked`).
         """
         item, (text, *_) = answer.item, answer.completions.values()
         return item.read(text) is not answers.NONE and (item.worded or answers.is_marked(text))
 
     def references(self, item: ReasoningItem) -> dict[str, str]:
-        """The right answer of every agent; of a scorer that the reference is right."""
+        """Every agent's right answer; for a scorer "1", since the reference is right."""
         texts = {agent: item.answer_of(place) for place, agent in enumerate(self._writers)}
         return texts | dict.fromkeys(self.agents[len(self._writers) :], "1")
 
@@ -104,7 +104,7 @@ class ReasoningTask:
         return [item.read(completions[agent]) for agent in self._writers]
 
     def given_scores(self, completions: dict[str, str]) -> list[float]:
-        """The scores that the scorers give, in order, 0 to 1; NaN where a text has none, see `answers.read_score`."""
+        """The scorers' scores in order, 0 to 1; NaN if a text has none, see `answers.read_score`."""
         return [answers.read_score(completions[agent]) for agent in self.agents[len(self._writers) :]]
 
     def agree(self, answer) -> bool:
@@ -113,14 +113,14 @@ class ReasoningTask:
         return given[0] is not answers.NONE and all(other == given[0] for other in given)
 
     def vote(self, item: ReasoningItem, chains: Sequence[dict[str, str]], rule: str) -> tuple[float, float]:
-        """Whether the vote of some conversations is right, 1 or 0, and the share that decided (`votes.over_chains`)."""
+        """1 if the conversations' vote is right, else 0; the share that decided (`votes.over_chains`)."""
         given = [self.read(item, completions) for completions in chains]
         scores = [self.given_scores(completions) for completions in chains]
         answer, decided = votes.over_chains(rule, given, scores)
         return float(item.right(answer, len(self._writers) - 1)), decided
 
     def judge(self, items: Sequence[ReasoningItem], completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of J joint answers, in order; answer j is to items[j], with completions[agent][j].
+        """Judgements of J joint answers, in order; answer j answers items[j] with completions[agent][j].
 
         ``failures`` name the agents without an answer. Errors: UserError for a missing agent or a wrong count.
         """

@@ -1,4 +1,4 @@
-"""One answer out of several: the last one, the majority's, a judge's choice, or the one with the best score."""
+"""One answer from several: the last one, the majority's, a judge's choice, or the one with the best score."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def last(answers: Sequence[Answer]) -> Answer:
 
 
 def majority(answers: Sequence[Answer]) -> Answer:
-    """The most frequent answer; of equally frequent ones the first given. No answer is no vote.
+    """The most frequent answer; in a tie the first. A missing answer does not count.
 
     >>> majority(["b", "a", None, "a", "b"])
     'b'
@@ -37,7 +37,7 @@ def judged(answers: Sequence[Answer], choice: Answer) -> tuple[Answer, bool]:
 
 
 def best(answers: Sequence[Answer], scores: Sequence[float]) -> Answer:
-    """The answer with the largest score; of equal ones the first. NaN is less than any other score.
+    """The answer with the largest score; in a tie the first. NaN is less than any other score.
 
     >>> best(["a", "b", "c"], [0.2, 0.9, 0.9])
     'b'
@@ -56,11 +56,12 @@ def over_chains(
     answers: Sequence[Sequence[Answer]],
     scores: Sequence[Sequence[float]] = (),
 ) -> tuple[Answer, float]:
-    """The answer of several conversations by a rule, one of `RULES`; and the share of them that decided.
+    """The answer of several conversations by a rule, one of `RULES`; and the share that decided.
 
     Args:
-      rule: ``last``, the majority of the last agents' answers; ``majority``, that of all agents' answers; ``judge``,
-        that of what the last agents decided, see `judged`; ``best``, the answer with the best score of all.
+      rule: ``last``, the majority of the last agents' answers; ``majority``, of all agents' answers;
+        ``judge``, of the last agents' decisions, see `judged`; ``best``, the answer with the best score of
+        all.
       answers: of each conversation, those of its agents in order.
       scores: of each conversation, those of its answers, for ``best``.
     """

@@ -1,4 +1,4 @@
-"""Tools that agents call in their answers, and what a call gives back."""
+"""Tools that agents call in their answers, and the results of calls."""
 
 from jaxmarl_llm.tasks.tools.toolbox import MARK, Call, Tool, Toolbox, ToolError
 

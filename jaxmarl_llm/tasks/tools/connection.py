@@ -1,6 +1,6 @@
-"""The connection to one MCP server (Model Context Protocol): a process that we start, or an address of another's.
+"""The connection to one MCP server (Model Context Protocol): a process that we start, or an address.
 
-It has a task that opens and closes it: what `mcp` opens must be closed by the task that opened it.
+One task opens and closes it, as `mcp` requires.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
 FIELD = "tools.servers"
-START_SECONDS = 60.0  # that a start or connection may take, where an answer may take less
+START_SECONDS = 60.0  # for a start or connection, even if answers have less
 MOST_PAGES = 100  # of a list of tools
-SHORTEST_KEY = 8  # characters; what is shorter is a placeholder, perhaps a word of a result
-CLOSING_SECONDS = 10.0  # until a connection that does not close is left alone; a process is killed before
+SHORTEST_KEY = 8  # characters; a shorter key is a placeholder, perhaps a word of a result
+CLOSING_SECONDS = 10.0  # before a connection that does not close is abandoned; a process is killed earlier
 
 
 def is_address(spec: str) -> bool:
-    """Whether one of the servers is an address, and not a command."""
+    """Whether any server is an address, not a command."""
     return spec.startswith(("http://", "https://"))
 
 
@@ -37,7 +37,7 @@ class _Gone(Exception):
 
 
 class Connection:
-    """The connection to one server, made once more where it breaks. Its methods run on the event loop.
+    """The connection to one server, reconnected once if it breaks. Its methods run on the event loop.
 
     Attributes:
       listed: the server's tools.
@@ -77,7 +77,7 @@ class Connection:
             await asyncio.wait([self._keeper], timeout=CLOSING_SECONDS)
 
     async def call(self, name: str, arguments: dict) -> str:
-        """What a tool gives back, as text; ToolError if the connection breaks twice."""
+        """A tool's result as text; ToolError if the connection breaks twice."""
         for last in (False, True):
             made = self._made
             try:
@@ -98,7 +98,7 @@ class Connection:
             return _text(await asyncio.wait_for(self._client.call_tool(name, arguments), self._timeout))
         except TimeoutError:
             reason = f"no answer within {self._timeout:g} s"
-        except Exception as error:  # of the tool, or of the connection
+        except Exception as error:  # from the tool, or from the connection
             reason = dotted.reason(_first(error)).removeprefix("MCPError: ")
         if not await self._answers():
             raise _Gone(await self._reason(reason))
@@ -113,7 +113,7 @@ class Connection:
         return True
 
     async def _connect_again(self, made: int) -> str:
-        """Connect unless another call has done so since ``made``; why it fails, '' if it does not."""
+        """Connect unless another call has done so since ``made``; returns why it failed, '' if it did not."""
         async with self._lock:
             if self._made != made or self._end.is_set():
                 return ""
@@ -128,7 +128,7 @@ class Connection:
         return ""
 
     async def _connect(self) -> None:
-        """Connect; raises what goes wrong."""
+        """Connect; raises any error."""
         self._end, self._made = asyncio.Event(), self._made + 1
         ready = asyncio.get_running_loop().create_future()
         self._keeper = asyncio.create_task(self._keep(ready, self._end))
@@ -148,7 +148,7 @@ class Connection:
         except asyncio.CancelledError:
             ready.cancel()
             raise
-        except BaseException as error:  # of a group of tasks, too
+        except BaseException as error:  # also from a group of tasks
             if not ready.done():
                 ready.set_exception(_Gone(dotted.reason(_first(error))))
 
@@ -174,7 +174,7 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def _process(self) -> AsyncIterator[Any]:
-        """The streams to a process. It sees few environment variables: HOME, PATH, .. and that of its key."""
+        """The streams to a process. It only sees some environment variables: HOME, PATH, .. and its key's."""
         from mcp import StdioServerParameters, stdio_client
 
         command, *arguments = shlex.split(self._spec)
@@ -215,7 +215,7 @@ class Connection:
 
 
 def _text(result) -> str:
-    """A result as text: its texts, and of other content its type."""
+    """A result as text: its texts, and the type of other content."""
     parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]

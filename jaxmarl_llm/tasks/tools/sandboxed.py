@@ -1,7 +1,7 @@
 """Functions as tools that run in the executor's sandbox: every call in a fresh process, with its limits.
 
-The module of a function is imported here, for its signature and docstring, and its text is loaded there for every call:
-what an agent gives as arguments meets the function only there, and nothing stays for the next call.
+The module of a function is imported here only for its signature and docstring. For every call its text is
+loaded in the sandbox: agents' arguments reach the function only there, and no state stays for the next call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _ENDS = {
 def of_names(names: Sequence[str], executor: Executor) -> list[Tool]:
     """The functions at dotted names as tools that run in ``executor``, each under the function's own name.
 
-    UserError for a function that is no tool, that needs the problem, or whose module cannot be loaded there.
+    UserError for a function that is not a tool, needs the problem, or has a module that cannot be loaded
+    there.
     """
     return [_sandboxed(name, executor) for name in names]
 
@@ -46,7 +47,7 @@ def _sandboxed(name: str, executor: Executor) -> Tool:
             f"{FIELD} {name!r}: its parameter 'item' is the problem, which stays in this process; allowed are "
             "functions without it, or tools.place='process'"
         )
-    if inspect.iscoroutinefunction(function):  # no sockets there, with which event loops wake up
+    if inspect.iscoroutinefunction(function):  # the sandbox has no sockets, which event loops need
         raise UserError(
             f"{FIELD} {name!r} is an async def, whose event loop the sandbox does not allow; allowed are other "
             "functions, or tools.place='process'"
@@ -80,7 +81,7 @@ def _calling(arguments: dict) -> str:
 
 
 def _text(report: Report, executor: Executor) -> str:
-    """What a call gave back, or why it gave nothing."""
+    """A call's result, or why there is none."""
     if report.verdict == "pass":
         return report.output
     if words := _ENDS.get(report.verdict):

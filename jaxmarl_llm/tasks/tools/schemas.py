@@ -1,4 +1,4 @@
-"""Parameters of a tool from a JSON schema: their types, and what agents read of them."""
+"""Parameters of a tool from a JSON schema: their types, and their descriptions for agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaxmarl_llm.tasks.tools.toolbox import TYPES
 
 _KINDS = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
-# What the function documentation of BFCL has besides.
+# Additional types in BFCL's function documentation.
 _KINDS |= {"float": float, "tuple": list, "dict": dict}
 _WORDS = {"null": "nothing"} | {name: TYPES[kind] for name, kind in _KINDS.items() if kind in TYPES}
 _DEEPEST = 3  # levels of a schema that agents read
@@ -20,7 +20,7 @@ _ANY = "any other name: value"
 
 
 class Parameters(NamedTuple):
-    """What a schema says of the arguments of a call, by name; ``details`` is what agents read."""
+    """A schema's information on arguments by name; ``details`` is what agents read."""
 
     types: dict[str, type]
     optional: tuple[str, ...]
@@ -28,7 +28,7 @@ class Parameters(NamedTuple):
 
 
 class _Object(NamedTuple):
-    """An object's schema with all that it refers to and combines: ``rest``, what agents read of names besides."""
+    """An object's schema with all that it refers to and combines; ``rest``: what agents read of others."""
 
     properties: dict[str, Any]
     required: frozenset[str]
@@ -38,7 +38,7 @@ class _Object(NamedTuple):
 def parameters(schema: Mapping[str, Any]) -> Parameters:
     """The parameters that a schema describes: its ``properties`` and those of what it refers to or combines.
 
-    A type is one of `toolbox.KINDS`: ``object``, any value, where several are allowed or none is given.
+    A type is one of `toolbox.KINDS`: ``object``, any value, if several types or none are given.
     """
     whole = _object(schema, schema, _LINKS)
     named = dict.fromkeys(sorted(whole.required - {*whole.properties}), True)  # required, and not described
@@ -51,9 +51,9 @@ def parameters(schema: Mapping[str, Any]) -> Parameters:
 
 
 def rest(schema: Mapping[str, Any]) -> str:
-    """What agents read of parameters that the schema allows besides `parameters`; '' for none.
+    """What agents read about parameters that the schema allows besides `parameters`; '' for none.
 
-    A schema with ``properties`` that says nothing of other names is taken to have none, as those of functions are.
+    A schema with ``properties`` that does not mention other names allows none, as for functions.
     """
     whole = _object(schema, schema, _LINKS)
     silent = not whole.properties and not whole.required and _is_silent(schema)
@@ -77,14 +77,14 @@ def _type(schema: Any) -> type:
 
 
 def _object(schema: Any, root: Mapping, links: int) -> _Object:
-    """An object's schema as one; of parts of which one must hold (``anyOf``), what all require is required."""
+    """An object's schema as one; of alternatives (``anyOf``), what all require is required."""
     if not isinstance(schema, Mapping) or links == 0:
         return _Object({}, frozenset(), (_ANY,))
     own, needed = schema.get("properties"), schema.get("required")
     properties: dict[str, Any] = dict(own) if isinstance(own, Mapping) else {}
     required = frozenset(needed if isinstance(needed, list) else ())
     others = [*_listed(schema, "allOf"), *([_resolved(schema, root)] if "$ref" in schema else [])]
-    # A reference that leads nowhere resolves to itself.
+    # A reference without a target resolves to itself.
     every = [_object(one, root, 0 if one is schema else links - 1) for one in others]
     either = [[_object(one, root, links - 1) for one in _listed(schema, word)] for word in ("anyOf", "oneOf")]
     for part in every:
@@ -104,13 +104,13 @@ def _listed(schema: Mapping, word: str) -> list:
 
 
 def _joined(word: str, first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Properties of two schemas; what both describe otherwise is combined by ``word``."""
+    """Properties of two schemas; properties that both describe differently are combined by ``word``."""
     both = {n: {word: [first[n], own]} for n, own in second.items() if n in first and first[n] != own}
     return first | second | both
 
 
 def _open(schema: Mapping, root: Mapping) -> Iterator[str]:
-    """What agents read of names that a schema allows beside those that it lists."""
+    """What agents read about names that a schema allows besides those that it lists."""
     patterns = schema.get("patternProperties")
     for pattern, own in (patterns if isinstance(patterns, Mapping) else {}).items():
         yield f"names that match {pattern}: {_words(own, root, _DEEPEST)}"
@@ -120,7 +120,7 @@ def _open(schema: Mapping, root: Mapping) -> Iterator[str]:
 
 
 def _resolved(schema: Any, root: Mapping) -> Any:
-    """What a schema refers to inside of the whole one; itself if it refers to nothing there."""
+    """The target of a schema's reference within the whole schema; itself if there is none."""
     reference = schema.get("$ref") if isinstance(schema, Mapping) else None
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return schema

@@ -9,15 +9,15 @@ from typing import TextIO
 
 KEPT = 5  # lines
 LONGEST = 300  # characters of a line
-WAIT = 0.5  # seconds until lines that come late are left out
+WAIT = 0.5  # seconds to wait for late lines
 
 
 class LastLines:
     """A file for the error output of a process, whose last lines are kept.
 
     Attributes:
-      file: to be given to the process, and closed here when it has it: its lines end with the last process that
-        has it open.
+      file: to be given to the process, then closed here. Its lines end when the last process that has it open
+        ends.
     """
 
     def __init__(self):

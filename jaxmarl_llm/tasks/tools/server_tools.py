@@ -23,8 +23,8 @@ def tools(
     Args:
       specs: the servers.
       described: see `Servers.described`.
-      allowed: names of those that agents may use; empty: all.
-      servers: the connections; None in a process that has none, where nobody calls.
+      allowed: names of the tools that agents may use; empty: all.
+      servers: the connections; None in a process without connections, which makes no calls.
 
     UserError for a name of ``allowed`` that no server has.
     """
@@ -43,7 +43,7 @@ def tools(
 
 
 def _tool(own: Mapping, origin: str, call) -> Tool:
-    """A tool from its description; it is called by the dict of its arguments."""
+    """A tool from its description; it is called with the dict of its arguments."""
     schema = own["inputSchema"]
     types, optional, details = schemas.parameters(schema)
     return Tool(
@@ -61,7 +61,7 @@ def _tool(own: Mapping, origin: str, call) -> Tool:
 
 
 def _checker(name: str, schema: Mapping, origin: str):
-    """What says what is wrong with arguments by the whole schema; UserError for a schema that is none."""
+    """A function that checks arguments against the whole schema; UserError for an invalid schema."""
     try:
         import jsonschema
         import referencing
@@ -77,7 +77,7 @@ def _checker(name: str, schema: Mapping, origin: str):
     def complaint(arguments: dict) -> str:
         try:
             error = next(validator.iter_errors(arguments), None)
-        except Exception:  # a reference that leads elsewhere: the server will judge by itself
+        except Exception:  # an outside reference: the server checks the arguments itself
             return ""
         where = ".".join(map(str, error.path)) if error else ""
         return f"{where or 'the arguments'} of {name}: {error.message[:200]}" if error else ""

@@ -1,4 +1,4 @@
-"""Connections to MCP servers (Model Context Protocol), on a thread with an event loop, so that any thread may call."""
+"""Connections to MCP servers (Model Context Protocol), on an event loop's thread, for any thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Servers:
     """Connections to MCP servers, opened by ``with``; they are closed at its end, and leave no process behind.
 
     Args:
-      specs: of each server the command that starts it, or its http(s) address.
-      timeout: seconds for an answer; START_SECONDS for the first connection if that is more.
-      keys: of each server, by spec, what is sent as a bearer token to an address, and set as the environment variable
-        (name, value) of a process.
+      specs: for each server its start command, or its http(s) address.
+      timeout: seconds for an answer; the first connection has at least START_SECONDS.
+      keys: by server spec, the bearer token for an address; for a process, the environment variable (name,
+        value) to set.
 
     Errors: MissingPackageError; UserError for a server that cannot be started or reached, or has no tools.
     """
@@ -38,7 +38,7 @@ class Servers:
             import mcp  # noqa: F401
         except ImportError:
             raise MissingPackageError(MISSING) from None
-        for name in ("mcp", "httpx2"):  # what goes wrong is said by our errors, without the address's headers
+        for name in ("mcp", "httpx2"):  # our own errors report failures, without the address's headers
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tool servers", daemon=True)
@@ -64,11 +64,11 @@ class Servers:
         loop.close()
 
     def described(self) -> list[list[dict]]:
-        """Of each server its tools, as it describes them: name, description, inputSchema."""
+        """The tools of each server as it describes them: name, description, inputSchema."""
         return [connection.listed for connection in self._connections]
 
     def call(self, server: int, name: str, arguments: dict) -> str:
-        """What a tool of a server gives back. ToolError if the server is gone, also after one more start."""
+        """The result of a server's tool. ToolError if the server is gone and a restart does not help."""
         return self._run(self._connections[server].call(name, arguments))
 
     def _run(self, coroutine: Coroutine) -> Any:

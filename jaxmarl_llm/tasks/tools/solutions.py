@@ -1,4 +1,4 @@
-"""How a question is answered with tools, step by step: what demonstrations for agents with tools are made of."""
+"""How a question is answered with tools, step by step, as data for demonstrations for agents with tools."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ class Step(NamedTuple):
     """A step of a solution.
 
     Attributes:
-      thought: a sentence that says what is needed.
+      thought: a sentence about what is needed.
       tool: the tool that is called; '' in the last step.
-      arguments: of the call, by name.
+      arguments: arguments of the call, by name.
     """
 
     thought: str
@@ -26,11 +26,11 @@ class Step(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The way to an answer.
+    """A solution: the steps to an answer.
 
     Attributes:
-      steps: the calls in order, then a last step without one.
-      answer: the text of the answer; '' where there is none, and the right thing is to give up.
+      steps: the calls in order, then a last step without a call.
+      answer: the text of the answer; '' if there is none, so giving up is right.
     """
 
     steps: tuple[Step, ...]

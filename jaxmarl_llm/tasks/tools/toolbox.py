@@ -1,4 +1,4 @@
-"""Tools as functions with typed arguments; calls are read in texts, and whatever is wrong with one is a text, too.
+"""Tools as functions with typed arguments; calls are read from texts, and errors of calls are also texts.
 
 A call is a JSON object between two tags, as Hermes and Qwen models write it,
 
@@ -19,7 +19,7 @@ from jaxmarl_llm.tasks.reward_calls import awaited
 from jaxmarl_llm.utils import distributed, dotted
 from jaxmarl_llm.utils.errors import UserError
 
-MARK, MARK_END = "<tool_call>", "</tool_call>"  # a text that holds the first one calls a tool
+MARK, MARK_END = "<tool_call>", "</tool_call>"  # a text with the first one calls a tool
 FIELD = "tools.functions"
 TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}  # of functions' parameters
 KINDS = TYPES | {list: "list", dict: "JSON object", object: "value"}
@@ -29,7 +29,7 @@ _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
 
 
 class ToolError(UserError):
-    """A tool cannot be used any more, whatever an agent calls it with: it ends the run."""
+    """A tool cannot be used any more, whatever the arguments: it ends the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Tool:
     Attributes:
       name: what a call names.
       about: what it does, a sentence.
-      parameters: name -> type, one of `KINDS`; all are required but those of ``optional``.
-      call: called with the arguments by name, and with ``item=``, the problem, if ``of_item``.
+      parameters: name -> type, one of `KINDS`; all are required except ``optional`` ones.
+      call: called with the arguments by name, and with ``item=`` (the problem) if ``of_item``.
       optional: names of parameters that may be left out.
       of_item: whether the result depends on the problem, such as the result of its tests.
-      details: what agents read of a parameter in place of its type's name, by name.
-      check: what is wrong with arguments that have the right names and types, '' if nothing.
-      rest: what agents read of further parameters, whose names and values ``check`` decides about; '': there are none.
+      details: by parameter name, what agents read in place of the type's name.
+      check: returns what is wrong with arguments of the right names and types, '' if nothing.
+      rest: what agents read about further parameters, which ``check`` accepts or rejects; '': none.
       at_once: whether several calls may be made at the same time, from any thread.
       origin: where it comes from, for messages.
     """
@@ -74,7 +74,7 @@ class Tool:
 
 
 class Call(NamedTuple):
-    """An agent's text with a call: about which item, and in which turn, from 0."""
+    """An agent's text with a call: with its item and its turn, from 0."""
 
     item: Any
     text: str
@@ -89,7 +89,7 @@ class ReadCall(NamedTuple):
 
 
 def read_call(text: str) -> ReadCall:
-    """The last call in a text. ValueError for what is no call."""
+    """The last call in a text. ValueError if it is not a call."""
     calls = _CALL.findall(text)
     try:
         call = json.loads(calls[-1])
@@ -126,7 +126,7 @@ class Toolbox:
         return [tool.describe() for tool in self._tools.values()]
 
     def describe(self) -> str:
-        """What an agent reads of the tools: a line for each, and how to call one."""
+        """What an agent reads about the tools: a line for each, and how to call one."""
         example = json.dumps({"name": self.names[0], "arguments": {"<name>": "<value>"}})
         return "\n".join(
             ["You may call these tools:", *self.lines(), f"To call one, write {MARK}{example}{MARK_END} and nothing "
@@ -134,13 +134,14 @@ class Toolbox:
         )  # fmt: skip
 
     def result(self, item: Any, text: str) -> str:
-        """What the last call in a text gives back, as text; if it cannot be made, why."""
+        """The result of a text's last call, as text; or why it cannot be made."""
         return self._give(self._read(text), Call(item, text))
 
     def results(self, calls: Sequence[Call]) -> list[str]:
-        """`result` of several calls, in order; of several processes the first one makes them.
+        """`result` of several calls, in order; with several processes, the first makes them.
 
-        Those of tools that allow it are made at the same time, in no fixed order. ToolError names item and turn.
+        Calls of tools with ``at_once`` run at the same time, in no fixed order. ToolError names item and
+        turn.
         """
         return distributed.on_main(self._results)(calls)
 
@@ -174,7 +175,7 @@ class Toolbox:
         return tool, given | numbers
 
     def _give(self, read: tuple[Tool, dict[str, Any]] | str, call: Call) -> str:
-        """What a call that was read gives back."""
+        """The result of a parsed call."""
         if isinstance(read, str):
             return read
         tool, arguments = read
@@ -187,12 +188,12 @@ class Toolbox:
             raise ToolError(f"{where}: {error}") from error
         except ExecutorError:
             raise
-        except dotted.RAISED as error:  # the agent's arguments made it raise: it may try others
+        except dotted.RAISED as error:  # the agent's arguments made it raise; the agent may try others
             return _readable(f"error: {dotted.reason(error)}")
 
 
 def _readable(result: Any) -> str:
-    """A result as text that can be encoded, cut."""
+    """A result as encodable text, cut to `LONGEST`."""
     return str(result)[:LONGEST].encode("utf-8", "replace").decode()
 
 
@@ -219,8 +220,8 @@ def _complaint(tool: Tool, given: Any) -> str:
 def of_function(function: Callable[..., Any], name: str = "") -> Tool:
     """A tool from a function with a docstring, whose parameters all have one of `TYPES` as annotation.
 
-    It may be an ``async def``, which each call awaits. A parameter ``item`` without an annotation is given the problem.
-    ValueError names what it lacks.
+    It may be an ``async def``, which each call awaits. A parameter ``item`` without an annotation gets the
+    problem. ValueError names what is missing.
     """
     name = name or getattr(function, "__name__", repr(function))
     if isinstance(function, type) or not hasattr(function, "__name__"):

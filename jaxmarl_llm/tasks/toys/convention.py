@@ -1,4 +1,4 @@
-"""A task in which two agents must find a convention: who does which of two steps.
+"""A task in which two agents must find a convention: which agent does which of two steps.
 
 A problem names two steps; its solution is ``second(first(p))``. One agent writes a helper, the other the
 tested function, and neither sees the other's answer. Both of these teams solve it:
@@ -7,14 +7,14 @@ tested function, and neither sees the other's answer. Both of these teams solve 
     first        aux does the first step          value = aux(p); return second(value)
     second       aux does the second step         value = first(p); return aux(value)
 
-A helper of one convention beside a main of the other does one step twice and the other never. So each agent
-may be able to do either step, and the team still fails half of the time until it has a convention.
+A helper of one convention with a main of the other does one step twice and the other never. So even if each
+agent can do either step, the team fails half of the time until it has a convention.
 
 The answers to both are made by code from the canonical solutions of coding problems (`forms`). The judge runs
-every answer beside the partner's, and beside the reference partner of each convention, so that it is known
-which convention an answer follows, whoever the partner is. It also runs it beside partners that contribute
-nothing: an agent that does both steps by itself, or whichever is missing, needs no convention. A team earns
-only by a convention that both agents follow.
+every answer with the partner's answer, and with the reference partner of each convention. So it is known
+which convention an answer follows, whatever the partner's answer is. It also runs it with partners that
+contribute nothing: an agent that does both steps alone, or whichever step is missing, needs no convention. A
+team earns a reward only for a convention that both agents follow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AGENTS = ("aux", "main")
 CONVENTIONS = ("first", "second")
 HELPER = "aux"  # the function that the helper agent writes
 LONGEST = 80  # characters of a reference answer; problems with longer ones are left out
-# Everything that does not depend on the problem comes first: it is read once per batch.
+# Everything that does not depend on the problem comes first: it is prefilled once per batch.
 RULES = """\
 You and a partner write a Python program together. One step of the problem is done by the helper aux, which \
 takes one argument; the other step is done by the function that calls aux. You write {own}."""
@@ -47,7 +47,7 @@ OWN = {"aux": "aux", "main": "the function that calls aux"}
 
 @dataclasses.dataclass(frozen=True)
 class ConventionItem:
-    """A coding problem of two steps that can be divided both ways.
+    """A coding problem of two steps that can be split in both ways.
 
     ``param`` is the entry point's only parameter, ``first`` an expression of it, ``second`` one of ``value``.
     """
@@ -70,7 +70,7 @@ class ConventionItem:
         return self.problem.entry_point
 
     def references(self, convention: str) -> dict[str, str]:
-        """The texts of both agents under one of `CONVENTIONS`."""
+        """The texts of both agents in one of `CONVENTIONS`."""
         name, p, first, second = self.problem.entry_point, self.param, self.first, self.second
         if convention == "first":
             helper = f"def {HELPER}({p}):\n    return {first}"
@@ -82,11 +82,11 @@ class ConventionItem:
 
 
 def forms(item: CodingItem) -> ConventionItem | None:
-    """The problem with its two steps, or None where its solution does not divide both ways in short answers.
+    """The problem with its two steps; None if its solution cannot be split both ways in short answers.
 
-    It divides if the entry point has one parameter, the helper returns one expression of it, and the entry
-    point one expression of the helper's result alone; and if the steps differ and the first is more than a
-    copy, or all teams would be right.
+    It can be split if the entry point has one parameter, the helper returns one expression of it, and the
+    entry point returns one expression of only the helper's result. The steps must also differ and the first
+    must not be a copy, or all teams would be right.
     """
     tree = parse(item.canonical_solution)
     functions = {} if tree is None else {node.name: node for node in tree.body if hasattr(node, "name")}
@@ -106,7 +106,7 @@ def forms(item: CodingItem) -> ConventionItem | None:
     first = _renamed(returns[0].value, helper.args.args[0].arg, param)
     second = _renamed(returns[1].value, target.id, "value")
     if _renamed(ast.parse(first, mode="eval").body, param, "value") == second or first == f"list({param})":
-        return None  # one step twice, or a copy, which is none
+        return None  # the same step twice, or a copy, which is no step
     divided = ConventionItem(item.task_id, item, param, first, second, item.grade)
     texts = [text for convention in CONVENTIONS for text in divided.references(convention).values()]
     return divided if max(map(len, texts)) <= LONGEST else None
@@ -126,7 +126,7 @@ def _renamed(tree: ast.expr, old: str, new: str) -> str:
 
 
 def mixed(item: ConventionItem) -> dict[str, list[str]]:
-    """Demonstrations of both conventions, one each: half and half, whatever the problem."""
+    """Demonstrations of both conventions, one each for every problem."""
     texts = [item.references(convention) for convention in CONVENTIONS]
     return {agent: [answers[agent] for answers in texts] for agent in AGENTS}
 
@@ -145,18 +145,21 @@ class ConventionTask:
     """Items, prompts and judge: the task for ``task.kind=jaxmarl_llm.tasks.toys.convention:ConventionTask``.
 
     The reward is 1 for a joint answer that passes all tests and in which both agents follow the same
-    convention, else 0. Parts, 1 or 0: ``<agent>_alone``, whether the agent's answer needs no
-    convention: it passes all tests beside a partner that contributes nothing (a main that passes its argument
-    to the helper; a helper that returns None, or its argument), or beside the reference partners of both
-    conventions; ``<agent>_first`` and ``<agent>_second``, whether it needs one, and passes beside the
-    reference partner of that convention; ``same``, whether there is a convention that both answers follow.
+    convention, else 0. Parts, 1 or 0:
 
-    Between turns agents read what `coding.feedback` writes to an answer to the coding problem, about the tests
-    that ``task.revealed_tests`` allows, or an expert's edits. An expert who knows the reference solution of that
-    problem edits towards the convention ``first``.
+    - ``<agent>_alone``: the agent's answer needs no convention: it passes all tests with a partner that
+      contributes nothing (a main that passes its argument to the helper; a helper that returns None, or its
+      argument), or with the reference partners of both conventions;
+    - ``<agent>_first``, ``<agent>_second``: it needs one, and passes with that convention's reference
+    partner;
+    - ``same``: there is a convention that both answers follow.
 
-    What of an answer is judged is what Python would run of it, or with ``task.parsing=paper`` the text of its
-    function alone, see `coding.sources.source`.
+    Between turns agents read the feedback of `coding.feedback` on an answer to the coding problem, about the
+    tests that ``task.revealed_tests`` allows, or an expert's edits. An expert who knows the problem's
+    reference solution edits towards the convention ``first``.
+
+    Judged is what Python would run of an answer, or with ``task.parsing=paper`` only the text of its
+    function, see `coding.sources.source`.
 
     Args:
       config: the section ``config.task``: the source of coding problems, see `coding.data_files.load_items`,
@@ -165,7 +168,7 @@ class ConventionTask:
       split: which of the sources to load, such as ``train``.
 
     Raises:
-      ValueError: if no problem divides both ways.
+      ValueError: if no problem can be split both ways.
     """
 
     runs_programs = True
@@ -184,11 +187,11 @@ class ConventionTask:
         if not self.items:
             raise UserError(f"source {source!r} has no problem whose steps can be divided both ways")
         mode = config.get("feedback", "plain")
-        self._coding = CodingTask(  # which gives the feedback
+        self._coding = CodingTask(  # gives the feedback
             [item.problem for item in self.items],
             executor,
             AGENTS,
-            feedback=mode if mode in code_feedback.MODES else "plain",  # an expert's replaces it
+            feedback=mode if mode in code_feedback.MODES else "plain",  # an expert's feedback replaces it
             revealed_tests=config.get("revealed_tests", 1),
             parsing=self._parsing,
         )
@@ -204,7 +207,7 @@ class ConventionTask:
         }
 
     def references(self, item: ConventionItem) -> dict[str, list[str]]:
-        """Reference answers: those of both conventions."""
+        """Reference answers: for both conventions."""
         return mixed(item)
 
     def feedback(self, answers: Sequence) -> list[dict[str, str]]:
@@ -214,9 +217,9 @@ class ConventionTask:
         )
 
     def judge(self, items: Sequence[ConventionItem], completions: dict[str, list[str]]) -> list[Judgement]:
-        """Judgements of joint answers, in order; answer j is to items[j], with completions[agent][j].
+        """Judgements of joint answers, in order; answer j answers items[j] with completions[agent][j].
 
-        All programs run in one call of the executor, equal ones once.
+        All programs run in one call of the executor, equal programs once.
         """
         check_batch(items, completions, self.agents)
         pairs = list(zip(*(completions[agent] for agent in self.agents), strict=True))
@@ -235,7 +238,7 @@ class ConventionTask:
 
 
 def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str, str]]:
-    """Pairs of texts by name: the two answers, and each beside reference partners and idle partners."""
+    """Pairs of texts by name: the two answers, and each with reference partners and idle partners."""
     idle_main = f"def {item.problem.entry_point}({item.param}):\n    return {HELPER}({item.param})"
     pairs = {"total": (helper, main), f"{AGENTS[0]}_idle": (helper, idle_main)}
     for name, value in (("idle", "None"), ("idle_too", "value")):
@@ -248,7 +251,7 @@ def _teams(item: ConventionItem, helper: str, main: str) -> dict[str, tuple[str,
 
 
 def _program(problem: CodingItem, texts: Sequence[str], parsing: str) -> Program | None:
-    """The program of the agents' texts; None where one lacks its function, or it does not parse."""
+    """The program of the agents' texts; None if one lacks its function, or it does not parse."""
     names = dict(zip(AGENTS, (HELPER, problem.entry_point), strict=True))
     sources = code_sources.read(dict(zip(AGENTS, texts, strict=True)), names, parsing)
     if len(sources) < len(AGENTS) or any(parse(text) is None for text in sources.values()):

@@ -1,13 +1,13 @@
-"""A reward without a judge, for runs that only show that everything works: it counts different letters.
+"""A reward without a judge, for runs that only test the code: it counts different letters.
 
-Random models write no programs and earn nothing by them, so nothing could be learned, or compared.
+Random models write no programs, so rewards for programs would all be 0: nothing to learn or compare.
 """
 
 from collections.abc import Sequence
 
 
 def distinct(completions: dict[str, Sequence[str]], **columns) -> list[dict[str, float]]:
-    """One part per agent, together 0..1: how many of the letters a to z its text has, in either case.
+    """One part per agent, with a sum of 0..1: how many of the letters a to z its text has, in either case.
 
     >>> distinct({"aux": ["abBa"], "main": [""]})
     [{'aux': 0.038461538461538464, 'main': 0.0}]

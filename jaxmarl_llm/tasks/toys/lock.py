@@ -1,10 +1,10 @@
-"""A toy task about lessons: only an agent that has tried a lock knows its key, and can name it in a lesson.
+"""A toy task about lessons: only an agent that has tried a lock knows its key and can name it in a lesson.
 
-All locks look alike, so before the first try no agent can do better than chance. After a try an agent reads
-which word opens the lock and writes a lesson, which is a word as well; in the next round lessons are all that
-a prompt holds about the lock. A team then opens it if its writers name the key and its readers follow, or by
-any other code that both share. The task needs only what `systems.lessonl` adds: that a lesson is written for
-its effect on its readers.
+All locks look alike, so in the first try no agent can do better than chance. After a try an agent reads which
+word opens the lock and writes a lesson, which is also one word. In the next round a prompt says nothing about
+the lock except the lessons. A team then opens it if its writers name the key and its readers follow, or by
+any other code that both share. The task tests only what `systems.lessonl` adds: that lessons are written for
+their effect on readers.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class LockItem:
 
 
 def load_items(source: str, split: str) -> list[LockItem]:
-    """One lock for every key: 'locks'; a slice may follow: 'locks[:2]'.
+    """One lock for every key: 'locks', or with a slice 'locks[:2]'.
 
-    Three are too few to divide: training and both evaluations open the same ones (split 'all'), with random
-    draws of their own. ValueError for another name or split, or no item.
+    Three locks are too few to split: training and both evaluations use the same ones (split 'all'), with
+    their own random draws. ValueError for another name or split, or no item.
     """
     name, part = sources.parse(source)
     if name != "locks":
@@ -53,11 +53,11 @@ def load_items(source: str, split: str) -> list[LockItem]:
 
 
 class LockTask:
-    """Items, prompts, and the judge of words that agents try, each by itself; a task for `LessonL`.
+    """Items, prompts, and the judge of each agent's word; a task for `LessonL`.
 
     Args:
       items: see `load_items`.
-      agents: names, one or more that differ.
+      agents: one or more different names.
 
     An answer earns its agent 1 if it names the key and no other of WORDS (`one_word.named`), else 0; the team
     earns the mean. Part: ``valid`` (the share of answers that name one of WORDS).
@@ -82,16 +82,16 @@ class LockTask:
     ) -> Messages:
         """LessonL: ask for a word, and show the texts of lessons (text, status, score).
 
-        All locks look alike, so the lessons about ``others`` stand with the rest.
+        All locks look alike, so lessons about ``others`` are shown with the rest.
         """
         return _message(f"{_TOLD}{', '.join(text for text, _, _ in (*lessons, *others))}. {_ASK}")
 
     def explain(self, item: LockItem, outcome: Outcome) -> Messages:
-        """LessonL: ask an agent that has tried for a lesson. Its own word helps nobody, and is not shown."""
+        """LessonL: ask an agent that has tried for a lesson. Its own word is not shown: it helps no one."""
         return _message(f"It is {item.key}. Lesson")
 
     def judge(self, items: Sequence[LockItem], completions: dict[str, list[str]]) -> list[ProgramJudgement]:
-        """Judgements of J joint answers, in order; answer j is to items[j], with completions[agent][j].
+        """Judgements of J joint answers, in order; answer j answers items[j] with completions[agent][j].
 
         Errors: ValueError for a missing agent or a wrong count.
         """
@@ -112,7 +112,7 @@ class LockTask:
         return _ASK
 
     def normalise(self, scores: dict[str, float]) -> dict[str, float]:
-        """`scores` (or means of them) in percent, the total as "return": how many words were the key."""
+        """`scores` (or means of them) in percent, the total as "return": the share of keys among words."""
         return {"return" if name == "total" else name: 100.0 * value for name, value in scores.items()}
 
     def _judgement(self, item: LockItem, answers: Sequence[str]) -> ProgramJudgement:
@@ -127,7 +127,7 @@ class LockTask:
         return ProgramJudgement(
             {"valid": sum(map(bool, words)) / len(words)},
             sum(right) / len(right),
-            "judged",  # other verdicts would be read as tests that failed
+            "judged",  # other verdicts would look like failed tests
             local=dict(zip(self.agents, right, strict=True)),
             outcomes=dict(zip(self.agents, tried, strict=True)),
         )
@@ -136,9 +136,9 @@ class LockTask:
 class Follower:
     """A reader that needs no training, for `experts.scripted.Scripted`: it tries a word of a shown lesson.
 
-    Without one it tries any word, and its own lessons are any word.
+    Without a lesson it tries a random word; its own lessons are random words.
 
-    seed: of its words, which otherwise depend on the request and the number of the draw alone.
+    seed: for its words, which otherwise depend only on the request and the draw number.
     """
 
     def __init__(self, seed: int = 0):

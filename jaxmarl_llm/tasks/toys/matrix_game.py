@@ -1,4 +1,4 @@
-"""Repeated matrix games in words: a team that must find the same joint action, with a known optimum.
+"""Repeated matrix games in words: a team must coordinate on a joint action, with a known optimum.
 
 Two games of Claus and Boutilier (AAAI 1998, figures 3 and 4), both with hidden actions 0, 1 and 2:
 
@@ -7,12 +7,12 @@ Two games of Claus and Boutilier (AAAI 1998, figures 3 and 4), both with hidden 
         1     -30    7    6              1      0    2    0
         2       0    0    5              2      k    0   10         k = -10
 
-In both the best payoff is next to the worst, and a safer action is tempting: against a partner who plays at
-random, action 2 of climbing and action 1 of penalty earn most. Each item is one of these games under a name;
-the words for the actions are permuted anew for each item and agent, so an agent must read which game it is in
-and learn what its own words mean there. Nothing else of the game is in the prompt.
+In both the best payoff is next to the worst, and a safer action is tempting: with a partner that plays at
+random, action 2 of climbing and action 1 of penalty earn most. Each item is one of these games under a name.
+The words for the actions are permuted for each item and agent, so an agent must read which game it is in and
+learn what its words mean there. The prompt contains nothing else about the game.
 
-For N agents the payoffs are those of `payoff`, which for two gives the matrices above.
+For N agents the payoffs are those of `payoff`, which gives the matrices above for two agents.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class GameItem:
 
 
 def load_items(source: str, split: str) -> list[GameItem]:
-    """The items of 'games' (both kinds), 'climbing' or 'penalty'; a slice may follow: 'games[:2]'.
+    """The items of 'games' (both kinds), 'climbing' or 'penalty'; with a slice: 'games[:2]'.
 
-    Six are too few to divide: training and both evaluations play the same ones (split 'all'), with random
-    draws of their own. ValueError for another name or split, or no item.
+    Six items are too few to split: training and both evaluations use the same ones (split 'all'), with their
+    own random draws. ValueError for another name or split, or no item.
     """
     name, part = sources.parse(source)
     if name not in ("games", *NAMES):
@@ -72,9 +72,10 @@ def load_items(source: str, split: str) -> list[GameItem]:
 def payoff(game: str, actions: Sequence[int]) -> int:
     """The payoff of a joint action, in the units of the matrices above, for any number of agents.
 
-    climbing: 11 if all play 0, -30 if some play 0 and some 1, 0 if some but not all play 0 and none 1.
-    Without any 0: 7 if all play 1, 5 if all play 2, else 6 if those who play 1 all come before those who play
-    2, and 0 if not.
+    climbing: 11 if all play 0, -30 if some play 0 and some 1, 0 if some but not all play 0 and no agent plays
+      1.
+    If no agent plays 0: 7 if all play 1, 5 if all play 2, 6 if all agents that play 1 come before all that
+    play 2, else 0.
     penalty: 10 if all play 0 or all play 2, 2 if all play 1, k if some play 0 and some 2, else 0.
     """
     played = set(actions)
@@ -94,10 +95,11 @@ class GameTask:
 
     Args:
       items: see `load_items`.
-      agents: names, one or more that differ, in the order of the actions in `payoff`.
+      agents: one or more different names, in the order of the actions in `payoff`.
 
-    The total of a joint answer is its payoff, 0 for the worst of its game and 1 for the best. An answer is an
-    action if it names one of WORDS, once (`one_word.named`); if one agent's is none, the joint answer earns 0.
+    The total of a joint answer is its payoff, scaled to 0 for the game's worst and 1 for its best. An answer
+    is an action if it names one of WORDS, once (`one_word.named`); if any agent's answer is not, the joint
+    answer earns 0.
     Parts: ``optimal`` (1 for the best payoff), ``safe`` (1 if all play the safe action), ``valid`` (the share
     of answers that are actions).
     """
@@ -146,7 +148,7 @@ class GameTask:
         return dict.fromkeys(self.agents, text)
 
     def _actions(self, item: GameItem, answers: Sequence[str]) -> list[int | None]:
-        """The hidden action of each answer, None for an answer that is no action."""
+        """The hidden action of each answer, None if an answer is not an action."""
         return [item.action(n, word) if (word := named(text)) else None for n, text in enumerate(answers)]
 
     def _judgement(self, item: GameItem, answers: Sequence[str]) -> Judgement:
@@ -159,7 +161,7 @@ class GameTask:
             "valid": sum(valid) / len(valid),
         }
         local = {agent: float(ok) for agent, ok in zip(self.agents, valid, strict=True)}
-        # "judged": other verdicts would be read as tests that failed.
+        # "judged": other verdicts would look like failed tests.
         return Judgement(parts, (paid - worst) / (best - worst), "judged", local=local)
 
 
@@ -180,9 +182,9 @@ def texts(agents: Sequence[str]) -> list[str]:
 
 
 def habits(start: str, end: str, roles: Sequence[str] = ()) -> dict[str, tuple[str, ...]]:
-    """The words that may follow each word of an answer, from ``start`` to ``end``: one action, and no more.
+    """The words that may follow each word of an answer, from ``start`` to ``end``: exactly one action.
 
-    roles: of one agent that writes for all (`centralised`): there each action is under its role's tag.
+    roles: for one agent that writes for all (`centralised`), with each action under its role's tag.
     """
     if not roles:
         return {start: WORDS, **dict.fromkeys(WORDS, (end,))}

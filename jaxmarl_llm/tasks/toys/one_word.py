@@ -1,4 +1,4 @@
-"""Answers that are to be one word of a few, as a person would read them."""
+"""Answers that should be one of a few words, read as a person would read them."""
 
 import re
 
@@ -9,7 +9,7 @@ _WORD = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS)})(?!\w)", re.IGNORECASE)
 def named(text: str) -> str:
     """The one of `WORDS` that an answer names, in lower case; '' if it names none, or more than once.
 
-    What stands around it does not matter: space, marks, other words.
+    Text around it does not matter: spaces, marks, other words.
 
     >>> [named(text) for text in (" left\\n", "**Left**.", "I say left!", "left or right", "left left", "lefty")]
     ['left', 'left', 'left', '', '', '']

@@ -1,8 +1,8 @@
 """Coding problems that tiny models can learn in a minute, and the programs that such models write.
 
-All problems are about adding two numbers. A model of `built_models` writes functions of one line, of `lines`,
-from the beginning, and does not know which of them is asked for. So a run that shows whether everything works,
-with the prompts, the sandbox and the reward of all other coding problems, also shows a return that rises.
+All problems ask to add two numbers. A model of `built_models` writes functions of one line, from the
+beginnings and ends in `lines`, and does not know which function is requested. So a quick run that tests the
+prompts, the sandbox and the reward of all coding problems also shows a rising return.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDS = ("a", "b", "a + b", "a - b", "a * b", _CALL, f"a + {_CALL}", f"{_CALL} -
 
 
 def load(split: str = "all") -> list[CodingItem]:
-    """The problems of a split, or of all: four each."""
+    """The problems of a split, four per split, or of all splits."""
     items = []
     for number, (own_split, thing) in enumerate((s, t) for s, things in _THINGS.items() for t in things):
         pairs = [(number + 2, 3), (10, number), (4, 4), (0, number + 1)]
@@ -49,5 +49,5 @@ def habits(start: str, end: str) -> dict[str, tuple[str, ...]]:
 
 
 def texts() -> tuple[str, ...]:
-    """Texts with the words of prompts (`published`), except for the words of single problems."""
+    """Texts with the words of prompts (`published`), except the words of single problems."""
     return published.HELPER, published.MAIN

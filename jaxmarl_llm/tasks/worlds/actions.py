@@ -1,4 +1,4 @@
-"""How an action is read in a text."""
+"""How an action is read from a text."""
 
 import functools
 import re
@@ -12,10 +12,11 @@ _UNSPACED = (
 
 
 def read_action(text: str, legal: Sequence[str]) -> str | None:
-    """The legal action that a text names last, whatever stands around it; None if it names none.
+    """The last legal action that a text names, whatever text is around it; None if it names none.
 
-    Of actions that overlap the longest counts: "take the cup" and not "take". Case counts only between actions that
-    differ in nothing else. An action is no part of a longer word, but in scripts without spaces between words.
+    If actions overlap, the longest counts: "take the cup", not "take". Case matters only between actions that
+    differ only in case. An action cannot be part of a longer word, except in scripts without spaces between
+    words.
 
     >>> read_action("First I take the cup. I *wait*.", ("take", "take the cup", "wait"))
     'wait'
@@ -33,7 +34,7 @@ def read_action(text: str, legal: Sequence[str]) -> str | None:
 
 @functools.lru_cache(maxsize=1024)
 def _pattern(legal: tuple[str, ...]) -> re.Pattern:
-    """Each action as a group, whose ends are ends of words."""
+    """A regular expression with each action as a group between word boundaries."""
     groups = [
         f"{_end(action[:1], '<!')}({re.escape(action)}){_end(action[-1:], '!')}"
         for action in _longest_first(legal)
@@ -42,7 +43,7 @@ def _pattern(legal: tuple[str, ...]) -> re.Pattern:
 
 
 def _end(letter: str, side: str) -> str:
-    """That no letter of its word stands beside a letter, on the side of a regular expression's (?<!..) or (?!..)."""
+    """A lookaround, (?<!..) or (?!..), against letters of the same word beside a letter."""
     return "" if re.match(f"[{_UNSPACED}]", letter) else rf"(?{side}[^\W{_UNSPACED}])"
 
 

@@ -1,8 +1,8 @@
-"""Levels of BabyAI of the package `minigrid` as a world for one agent, which sees what is before it (arXiv 1810.08272).
+"""BabyAI levels (package `minigrid`, arXiv 1810.08272) as a world for one agent, which sees what is ahead.
 
-``task.source=jaxmarl_llm.tasks.worlds.babyai:go_to_red_ball`` and its kin. The package is imported when a world is
-made: `pip install minigrid==3.2.0`, or the extra `babyai`. Its environments hold the state of their episode, so each
-step plays the episode again from its seed (`parallel`).
+``task.source=jaxmarl_llm.tasks.worlds.babyai:go_to_red_ball`` and similar names. The package is imported when
+a world is made: `pip install minigrid==3.2.0`, or the extra `babyai`. Its environments hold the state of
+their episode, so each step plays the episode again from its seed (`parallel`).
 """
 
 import functools
@@ -41,10 +41,10 @@ class _Alone:
 def level(
     agents: Sequence[str], name: str = "BabyAI-GoToRedBallNoDists-v0", seeds: Sequence[int] = range(64)
 ):
-    """A level by its name in the package. UserError where that is missing, or has no such level."""
+    """A level by its name in the package. UserError if the package is missing or has no such level."""
     try:
         import gymnasium
-        import minigrid  # noqa: F401  it registers its levels
+        import minigrid  # noqa: F401  the import registers its levels
     except ImportError as error:
         raise UserError(
             f"babyai needs a package that is not installed ({error}): pip install minigrid==3.2.0"
@@ -62,12 +62,12 @@ def level(
         rules=RULES,
         best=1.0,
         seeds=seeds,
-        wait="wait",  # `done` of the environment
+        wait="wait",  # named `done` in the environment
     )
 
 
 def seen_text(seen: Any) -> str:
-    """An observation in words: the mission, and each thing with how far it is ahead and aside.
+    """An observation in words: the mission, and the distance of each thing ahead and to the side.
 
     The image (7, 7, 3) holds, by column from the left and by row from the farthest, the codes of object, color and
     state; the agent stands in the middle of the last row and looks along its column.
@@ -95,7 +95,7 @@ def seen_text(seen: Any) -> str:
 
 
 def _where(ahead: int, aside: int) -> str:
-    """A place from where the agent stands."""
+    """A position relative to the agent."""
     parts = [f"{ahead} ahead"] * (ahead > 0)
     if aside:
         parts.append(f"{abs(aside)} to the {'right' if aside > 0 else 'left'}")

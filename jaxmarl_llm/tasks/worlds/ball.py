@@ -1,10 +1,11 @@
-"""A room with a red ball: the actor, who sees what is next to it, looks for the ball; an adviser sees where it is.
+"""A room with a red ball: the actor sees only what is next to it; an adviser sees where the ball is.
 
 The room is empty and has five cells on each side. The actor earns 1 at the ball, where the episode ends, and nothing
-before, so the return of an episode is its success. It sees the nine cells around itself: walls, and the ball if it is
-among them. An adviser, who reads how far the ball is and how the last step went, changes nothing by what it says: an
-actor must read it (`protocols.advice`, `protocols.pipeline`). (After GoToRedBall of BabyAI, arXiv 1810.08272, the case
-study of arXiv 2401.06603, which has a larger room and an agent that turns.)
+before, so an episode's return is its success. The actor sees the nine cells around itself: walls, and the
+ball if it is in one of them. An adviser reads how far the ball is and how the last step went. Its text
+changes nothing unless an actor reads it (`protocols.advice`, `protocols.pipeline`). (After GoToRedBall of
+BabyAI, arXiv 1810.08272, the case study of arXiv 2401.06603, which has a larger room and an agent that
+turns.)
 """
 
 import itertools
@@ -24,7 +25,7 @@ Cell = tuple[int, int]
 
 
 class Room(NamedTuple):
-    """Cells (row, column) of actor and ball, the number of steps so far, and the last one, '' before the first."""
+    """Cells (row, column) of actor and ball, the number of steps, and the last step ('' before the first)."""
 
     actor: Cell
     ball: Cell
@@ -34,7 +35,7 @@ class Room(NamedTuple):
 
 
 class Ball:
-    """One actor, or an adviser and an actor, in this order. The fewest steps are the rows and columns between."""
+    """One actor, or an adviser and an actor, in this order. Shortest path: row plus column distance."""
 
     wait, best = "wait", 1.0
 
@@ -47,19 +48,19 @@ class Ball:
         self.advisers = self.agents[:-1]
 
     def starts(self) -> list[Start]:
-        """One for every two different cells, mixed, the same order always."""
+        """One for every pair of different cells, always in the same shuffled order."""
         cells = list(itertools.product(range(SIZE), repeat=2))
         pairs = [pair for pair in itertools.product(cells, repeat=2) if pair[0] != pair[1]]
         random.Random(0).shuffle(pairs)
         return [Start(f"ball/{a[0]}{a[1]}_{b[0]}{b[1]}", (a, b)) for a, b in pairs]
 
     def reset(self, start: Start) -> Room:
-        """Actor and ball where the start says."""
+        """Actor and ball at the positions of the start."""
         actor, ball = start.start
         return Room(tuple(actor), tuple(ball))
 
     def rules(self, agent: str) -> str:
-        """Aim and words."""
+        """The aim and the legal words."""
         if agent in self.advisers:
             return (
                 "The actor looks for a red ball and sees only what is next to it. Say north, south, east or west to "
@@ -78,7 +79,7 @@ class Ball:
         return f"The ball is {_offset(state)} of the actor.{report}"
 
     def legal(self, state: Room, agent: str) -> tuple[str, ...]:
-        """All words, everywhere: walls stop who walks into them."""
+        """All words, everywhere: a step into a wall does not move the actor."""
         return WORDS
 
     def step(self, state: Room, actions: Mapping[str, str]) -> Step:
@@ -92,7 +93,7 @@ class Ball:
 
 
 def distance(one: Cell, other: Cell) -> int:
-    """Steps from one cell to another: there are no walls between."""
+    """Steps from one cell to another: no walls are between them."""
     return abs(one[0] - other[0]) + abs(one[1] - other[1])
 
 
@@ -100,11 +101,11 @@ class Guide:
     """A script in place of the adviser, for `experts.scripted.Scripted`.
 
     It says the first step of a shortest way to the ball, the longer direction first.
-    So one word may be followed for two steps: where no direction is longer than one cell, the actor sees the ball.
+    So one word can be followed for two steps: if both distances are at most one, the actor sees the ball.
     """
 
     def __call__(self, request: Any, draw: int) -> str:
-        """The word; 'wait' where the prompt does not say how far the ball is."""
+        """The word; 'wait' if the prompt does not say how far the ball is."""
         ways = re.findall(r"(\d+) (north|south|east|west)", _last_offset(request.messages[-1]["content"]))
         return max(ways, key=lambda way: int(way[0]))[1] if ways else "wait"
 
@@ -134,6 +135,6 @@ def _around(state: Room) -> str:
 
 
 def _direction(state: Room) -> str:
-    """Where a ball next to the actor is, such as 'north east'; 'here' at it."""
+    """Where a ball next to the actor is, such as 'north east'; 'here' if at the ball."""
     offset = re.sub(r"\d+ | and", "", _offset(state))
     return offset or "here"

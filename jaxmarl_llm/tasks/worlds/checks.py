@@ -1,4 +1,4 @@
-"""What a world says of its agents and of a step, looked at: one of the user's own may say anything."""
+"""Checks of what a world says about its agents and steps: a user's own world may return anything."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def acting(world: World, name: str) -> list[bool]:
-    """Whether each agent of a world acts, and does not only advise; ``name`` is what errors call the world."""
+    """Whether each agent of a world acts, and does not only advise; errors call the world ``name``."""
     given, agents = getattr(world, "advisers", ()), tuple(world.agents)
     advisers = dotted.listed(given)
     if advisers is None or not set(advisers) < set(agents):
@@ -21,7 +21,7 @@ def acting(world: World, name: str) -> list[bool]:
 
 
 def is_constant(state: State) -> bool:
-    """Whether nothing in a state can be changed: it has a hash, which is that of its contents."""
+    """Whether nothing in a state can be changed: it has a hash that depends on its contents."""
     try:
         hash(state)
     except TypeError:
@@ -30,17 +30,17 @@ def is_constant(state: State) -> bool:
 
 
 def ended(step: Step, name: str, where: str) -> bool:
-    """Whether the episode has ended; UserError where a step does not say."""
+    """Whether the episode has ended; UserError if a step does not say it."""
     try:
         if not isinstance(step.done, str):
             return bool(step.done)
-    except ValueError:  # of an array
+    except ValueError:  # raised for an array
         pass
     raise UserError(f"{name}: done at {where} is {step.done!r:.80}; expected True or False")
 
 
 def with_numbers(step: Step, agents: Sequence[str], name: str, where: str) -> Step:
-    """A step whose rewards are numbers of Python; UserError with the world's name and where it was."""
+    """A step with Python numbers as rewards; UserError with the world's name and ``where``."""
     reward = finite_number(step.reward, f"{name}: the reward at {where}")
     if not isinstance(step.local, Mapping):
         raise UserError(

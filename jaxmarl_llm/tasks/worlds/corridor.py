@@ -1,7 +1,7 @@
-"""A corridor: the agents walk from one end to the other, each for itself, and all must arrive.
+"""A corridor: every agent walks from one end to the other, and all must arrive.
 
-It is as small as a world can be: with one agent that takes its three actions at random, 45 turns are expected for five
-cells (by first-step analysis), with one that always goes forward 5.
+It is as small as a world can be: with five cells, one agent that acts at random among its three actions needs
+45 turns on average (by first-step analysis), and one that always goes forward needs 5.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ class Corridor:
         self.agents, self.cells = tuple(agents), cells
 
     def starts(self) -> list[Start]:
-        """One: everybody at cell 0."""
+        """A single start: all agents at cell 0."""
         return [Start("corridor")]
 
     def reset(self, start: Start) -> tuple[int, ...]:
-        """Everybody at cell 0."""
+        """All agents at cell 0."""
         return (0,) * len(self.agents)
 
     def rules(self, agent: str) -> str:
-        """Aim and actions."""
+        """The aim and the actions."""
         return f"Walk to cell {self.cells}. Say forward, back or wait."
 
     def show(self, state: tuple[int, ...], agent: str) -> str:
@@ -36,7 +36,7 @@ class Corridor:
         return f"You are at cell {state[self.agents.index(agent)]}."
 
     def legal(self, state: tuple[int, ...], agent: str) -> tuple[str, ...]:
-        """All actions, everywhere: at an end some of them lead nowhere."""
+        """All actions, everywhere: at an end some of them have no effect."""
         return ACTIONS
 
     def step(self, state: tuple[int, ...], actions: Mapping[str, str]) -> Step:

@@ -12,15 +12,15 @@ from jaxmarl_llm.utils.errors import UserError
 EPISODES, STEPS = 200, 20
 
 
-# What these methods of a world give.
+# Types that these methods of a world return.
 GIVEN = {"rules": str, "show": str, "step": Step}
 LISTS = ("starts", "legal")
 
 
 def called(world: World, method: str, name: str, where: str, *arguments):
-    """What a method of a world gives.
+    """The result of a method of a world.
 
-    UserCodeError with the world's name and where it was, if it raises; UserError if it gives anything else.
+    UserCodeError with the world's name and the place if it raises; UserError if it returns anything else.
     """
     try:
         given = getattr(world, method)(*arguments)
@@ -40,7 +40,7 @@ def called(world: World, method: str, name: str, where: str, *arguments):
 
 
 def _values(method: str, given: Any) -> Any:
-    """A list of a world as a tuple, and what is no list as it is; a set of actions in an order that stays the same."""
+    """A world's list as a tuple, and any other value as it is; a set of actions in a fixed order."""
     if method == "legal" and isinstance(given, set | frozenset | Mapping):
         return tuple(given if isinstance(given, Mapping) else sorted(given))
     values = dotted.listed(given)
@@ -48,7 +48,7 @@ def _values(method: str, given: Any) -> Any:
 
 
 def legal_actions(world: World, name: str, where: str, state: State, agent: str) -> tuple[str, ...]:
-    """The actions that an agent may take; UserError if it may not wait, and what `called` raises."""
+    """The actions that an agent may take; UserError if it may not wait; also raises as `called`."""
     legal = called(world, "legal", name, where, state, agent)
     if world.wait not in legal:
         raise UserError(
@@ -58,7 +58,7 @@ def legal_actions(world: World, name: str, where: str, state: State, agent: str)
 
 
 class Episode(NamedTuple):
-    """A walk through a world: the joint actions, {agent: action}, and the states before, between and after them."""
+    """A walk through a world: the joint actions, {agent: action}, and all states from first to last."""
 
     start: Start
     joints: list[dict[str, str]]
@@ -68,7 +68,7 @@ class Episode(NamedTuple):
 def episodes_of(world: World, number: int, name: str = "the world") -> Iterator[Episode]:
     """Episodes of at most `STEPS` steps, in which every agent takes any legal action.
 
-    UserCodeError, with the start and the step, if the world, which errors call ``name``, raises.
+    UserCodeError, with the start and the step, if the world raises; errors call it ``name``.
     """
     chance, starts = random.Random(0), called(world, "starts", name, "the beginning")
     for n in range(number):
@@ -93,7 +93,7 @@ def walk(world: World, episodes: int = EPISODES, name: str = "the world") -> Ite
 
 
 def vocabulary(world: World) -> tuple[list[str], list[str]]:
-    """Texts that agents read, and actions that were legal, on such walks; different ones, in order."""
+    """The distinct texts that agents read and the distinct legal actions on such walks, in order."""
     name, where = "the world", "a random walk"
     texts = {called(world, "rules", name, where, agent): None for agent in world.agents}
     actions: dict[str, None] = {}
@@ -101,4 +101,4 @@ def vocabulary(world: World) -> tuple[list[str], list[str]]:
         for agent in world.agents:
             texts[called(world, "show", name, where, state, agent)] = None
             actions |= dict.fromkeys(called(world, "legal", name, where, state, agent))
-    return [*texts, "\n\n"], list(actions)  # what stands between the rules and what is seen
+    return [*texts, "\n\n"], list(actions)  # the text between the rules and a view

@@ -1,9 +1,9 @@
-"""A kitchen for two cooks: what one fetches passes over a counter to the other, who cooks and serves.
+"""A kitchen for two cooks: one passes ingredients over a counter; the other cooks and serves.
 
-The first cook stands at the shelf of ingredients, the second at the pot and the window; between them is a counter with
-room for one thing. Both see the orders. A soup of the kind that is ordered next earns an equal share of 1 when it is
-served; another one earns nothing and is gone. (After the relays of arXiv 2405.14314 and the forced coordination of
-Overcooked, arXiv 1910.05789; the same as neither.)
+The first cook stands at the shelf of ingredients, the second at the pot and the window; between them is a
+counter with room for one thing. Both see the orders. Serving the soup that is ordered next earns an equal
+share of 1; any other soup earns nothing and is lost. (After the relays of arXiv 2405.14314 and the forced
+coordination of Overcooked, arXiv 1910.05789, but not identical to either.)
 """
 
 import itertools
@@ -15,14 +15,14 @@ from jaxmarl_llm.utils.errors import UserError
 
 KINDS = ("onion", "tomato")
 NOTHING = "nothing"
-MOST_ORDERS = 2  # soups of an episode
+MOST_ORDERS = 2  # soups per episode
 
 
 class Places(NamedTuple):
-    """What the cooks hold, what is on the counter and in the pot, and what is still to be served, in order.
+    """What the cooks hold, what is on the counter and in the pot, and the remaining orders.
 
-    What is in the pot is an ingredient for the turn in which it cooks, then a soup. ``ordered`` is how many soups were
-    ordered at the start.
+    The pot's content is an ingredient during the turn in which it cooks, then a soup. ``ordered`` is the
+    number of soups ordered at the start.
     """
 
     first: str = NOTHING
@@ -39,7 +39,7 @@ def soup(kind: str) -> str:
 
 
 class Kitchen:
-    """Two cooks. One order takes seven turns, two take twelve, as the second one can be fetched meanwhile."""
+    """Two cooks. One order takes seven turns, two take twelve, since fetching overlaps with cooking."""
 
     wait, best = "wait", 1.0
 
@@ -54,7 +54,7 @@ class Kitchen:
         return [Start(f"kitchen/{'_'.join(orders)}", orders) for orders in lists]
 
     def reset(self, start: Start) -> Places:
-        """Nothing anywhere."""
+        """Hands, counter and pot are empty."""
         return Places(orders=tuple(start.start), ordered=len(start.start))
 
     def rules(self, agent: str) -> str:
@@ -70,7 +70,7 @@ class Kitchen:
         )
 
     def show(self, state: Places, agent: str) -> str:
-        """The orders, the counter, what the cook holds, and for the second one the pot."""
+        """The orders, the counter, what the cook holds, and for the second cook the pot."""
         hand = state.first if agent == self.agents[0] else state.second
         orders = ", then ".join(state.orders) or NOTHING
         text = f"Orders: {orders}. Counter: {state.counter}. You hold {hand}."
@@ -95,9 +95,9 @@ class Kitchen:
         return (*(action for action, possible in allowed.items() if possible), self.wait)
 
     def step(self, state: Places, actions: Mapping[str, str]) -> Step:
-        """Both at once, by what was there before; what is in the pot has cooked by the next turn.
+        """Both act at once on the previous state; what is in the pot is cooked by the next turn.
 
-        Where both put something on the counter, the second cook keeps its own.
+        If both put something on the counter, the second cook keeps its thing.
         """
         first, second = (actions[agent] for agent in self.agents)
         new = state._replace(pot=soup(state.pot) if state.pot in KINDS else state.pot)

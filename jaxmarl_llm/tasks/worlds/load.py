@@ -24,10 +24,10 @@ NEEDED = ("agents", "best", "wait", "starts", "reset", "rules", "show", "legal",
 
 
 def load_world(name: str, agents: Sequence[str]) -> World:
-    """A world by its name, or at a dotted name, which is called with the names of the agents.
+    """A world by its name, or by a dotted name that is called with the agents' names.
 
     Raises:
-      ValueError: for a name that is none, an object that is no `World`, and other agents.
+      ValueError: for an unknown name, an object that is not a `World`, and wrong agents.
     """
     return WORLDS[name](agents) if name in WORLDS else _own(name, tuple(agents))
 
@@ -38,7 +38,7 @@ def load_task(
     """The task of a world; a slice of its starts may follow the name.
 
     Raises:
-      ValueError: as `load_world`, and for another split, starts of one name, and no start.
+      ValueError: as `load_world`, and for an unknown split, starts with equal names, and no start.
     """
     sources.check_split(split)
     name, part = sources.parse(source)
@@ -59,7 +59,7 @@ def load_task(
 
 
 def _own(name: str, agents: tuple[str, ...]) -> World:
-    """A world of the user's."""
+    """A user's own world."""
     if ":" not in name and "." not in name:
         raise UserError(
             f"no world is named {name!r}; known are {', '.join(WORLDS)}, or a dotted name of your own"

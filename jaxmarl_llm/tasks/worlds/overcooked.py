@@ -1,7 +1,8 @@
-"""Overcooked of the package `jaxmarl` as a world: two cooks in a kitchen that both see whole (arXiv 1910.05789).
+"""Overcooked of the package `jaxmarl` as a world: two cooks, who see the whole kitchen (arXiv 1910.05789).
 
-``task.source=jaxmarl_llm.tasks.worlds.overcooked:cramped_room`` and its kin. The package is imported when a world is
-made: `pip install jaxmarl==0.2.0`, or the extra `overcooked`. Its environments are functions of states, as worlds are.
+``task.source=jaxmarl_llm.tasks.worlds.overcooked:cramped_room`` and similar names. The package is imported
+when a world is made: `pip install jaxmarl==0.2.0`, or the extra `overcooked`. Its environments are functions
+of states, like worlds.
 """
 
 import functools
@@ -14,7 +15,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 ACTIONS = ("up", "down", "right", "left", "stay", "interact")  # in the order of the environment
 FACING = ("up", "down", "right", "left")
-# What the codes of the map are in a text: on the map, and in a hand.
+# Text for the codes of the map: on the map, and in a hand.
 LETTERS = {1: ".", 2: "W", 3: "o", 4: "O", 5: "p", 6: "B", 7: "X", 8: "P", 9: "s", 10: "."}
 HELD = {1: "nothing", 3: "an onion", 5: "a plate", 9: "a soup"}
 EMPTY, FULL = 23, 20  # status of a pot without onions, and with three
@@ -34,9 +35,10 @@ class Overcooked:
     Args:
       agents: names of the two.
       layout: name of the layout.
-      seeds: of the starts, which differ in where the cooks look.
-      soups: what counts as 100 in metrics, in soups served; more earn more.
-      shaped: weight of the environment's rewards for single steps, such as an onion in the pot, in that of a soup.
+      seeds: seeds of the starts, which differ in the cooks' directions.
+      soups: number of served soups that counts as 100 in metrics; more soups give more.
+      shaped: weight of the environment's rewards for single steps (such as an onion in the pot), relative to
+        a soup.
     """
 
     wait = "stay"
@@ -64,7 +66,7 @@ class Overcooked:
         return self._reset(start.start)
 
     def rules(self, agent: str) -> str:
-        """What the cooks are to do."""
+        """What the cooks should do."""
         return RULES
 
     def show(self, state: Any, agent: str) -> str:
@@ -109,7 +111,7 @@ def _pot(status: int) -> str:
 
 @functools.cache
 def _environment(layout: str) -> Any:
-    """The environment of a layout. UserError where the package is missing, or has no such layout."""
+    """The environment of a layout. UserError if the package is missing or has no such layout."""
     try:
         from jaxmarl.environments.overcooked import Overcooked as Environment
         from jaxmarl.environments.overcooked import overcooked_layouts
@@ -122,7 +124,7 @@ def _environment(layout: str) -> Any:
     if layout not in overcooked_layouts:
         raise UserError(f"overcooked: layout is {layout!r}; there are {', '.join(overcooked_layouts)}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it recommends its second version
+        warnings.simplefilter("ignore", DeprecationWarning)  # the package recommends its second version
         return Environment(FrozenDict(overcooked_layouts[layout]))
 
 
@@ -138,7 +140,7 @@ def _compiled(layout: str) -> tuple:
             return env.reset(jax.random.key(seed))[1]
 
     def step(state, first, second):
-        key = jax.random.key(0)  # nothing in a step is left to chance
+        key = jax.random.key(0)  # a step uses no randomness
         actions = {"agent_0": first, "agent_1": second}
         with jax.numpy_rank_promotion("allow"):
             _, after, rewards, dones, infos = env.step_env(key, state, actions)

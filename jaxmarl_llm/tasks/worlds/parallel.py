@@ -1,7 +1,7 @@
 """Environments with the parallel interface of PettingZoo as worlds.
 
-Such an environment holds the state of its episode, and a world holds none: so an episode is played again from its seed
-whenever a step is taken. A step then costs as much as all steps before it; the task remembers what came of each.
+Such an environment holds the state of its episode, but a world holds no state. So every step plays the
+episode again from its seed, and costs as much as all steps before it. The task caches the results of steps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class Played(NamedTuple):
-    """A state: what led to it, and what the agents that are still in the episode observe."""
+    """A state: the seed and actions that led to it, and the observations of agents still in the episode."""
 
     seed: int
     moves: tuple[dict[str, int], ...]
@@ -23,21 +23,22 @@ class Played(NamedTuple):
 class ParallelWorld:
     """A world made of an environment with ``possible_agents``, ``reset(seed)`` and ``step(actions)``.
 
-    ``reset`` returns observations and infos, ``step`` observations, rewards, terminations, truncations and infos, each
-    by agent (https://pettingzoo.farama.org/api/parallel). Actions are numbers from 0.
+    ``reset`` returns observations and infos; ``step`` returns observations, rewards, terminations,
+    truncations and infos, each by agent (https://pettingzoo.farama.org/api/parallel). Actions are numbers
+    from 0.
 
     Args:
       agents: names of the team, in the order of the environment's ``possible_agents``.
-      make: makes an environment.
+      make: returns a new environment.
       actions: the words of an agent's actions, action 0 first.
-      show: an observation and the agent's name -> what it reads.
+      show: (observation, agent's name) -> the text that it reads.
       rules: what every agent reads first.
-      seeds: of the starts.
+      seeds: seeds of the starts.
       best: the largest return of an episode.
-      wait: the word that counts where a text names no legal action; '': the first one.
+      wait: the action taken if a text names no legal action; '': the first one.
 
-    The team earns the mean of its agents' rewards. Where ``infos`` of an agent have an ``action_mask``, only actions
-    that it marks are legal; an agent that has left the episode waits.
+    The team earns the mean of its agents' rewards. If an agent's ``infos`` have an ``action_mask``, only the
+    actions that it marks are legal. An agent that has left the episode waits.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ParallelWorld:
         return self._show(state.observations[own], agent) if own in state.observations else ""
 
     def legal(self, state: Played, agent: str) -> tuple[str, ...]:
-        """The words of the actions that the environment allows, and waiting."""
+        """The words of the actions that the environment allows, and ``wait``."""
         own = self._own[agent]
         if own not in state.observations:
             return (self.wait,)
@@ -90,7 +91,7 @@ class ParallelWorld:
         return tuple(dict.fromkeys([*allowed, self.wait]))
 
     def step(self, state: Played, actions: Mapping[str, str]) -> Step:
-        """The step of an environment that has been played to this state."""
+        """A step of an environment that is first played to this state."""
         env = self._make()
         env.reset(seed=state.seed)
         for move in state.moves:

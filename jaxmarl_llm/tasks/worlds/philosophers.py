@@ -1,12 +1,12 @@
-"""Dining philosophers: each needs both of the forks beside it, and each fork lies between two of them.
+"""Dining philosophers: each needs both forks beside it, and two neighbours share each fork.
 
-All act at the same time. Two that reach for one fork at the same time both miss it. A philosopher that has eaten
-puts its forks down, is full, and takes no fork again. If everybody holds one fork nobody can eat, until somebody puts
-its fork down.
+All act at the same time. If two reach for one fork in the same turn, both miss it. A philosopher that has
+eaten puts its forks down, is full, and takes no fork again. If everyone holds one fork, no one can eat until
+someone puts its fork down.
 
-The team earns an equal share for each hungry philosopher that has eaten, and nothing else: an episode in which nothing
-happens earns 0, which is the least, and one in which all have eaten 1. (Rewards for not being in a deadlock are at
-their largest where nobody ever takes a fork; arXiv 2606.07845 reports such a maximum.)
+The team earns an equal share of 1 for each hungry philosopher that has eaten, and nothing else. So an episode
+in which nothing happens earns 0, the minimum, and one in which all have eaten earns 1. (Rewards for avoiding
+a deadlock are largest if no one ever takes a fork; arXiv 2606.07845 reports such a maximum.)
 """
 
 import itertools
@@ -21,7 +21,7 @@ FREE = -1
 
 
 class Table(NamedTuple):
-    """Who holds each fork (`FREE`: nobody), who is hungry, and how many were at the start.
+    """Who holds each fork (or `FREE`), who is hungry, and how many were hungry at the start.
 
     Fork n lies to the left of philosopher n.
     """
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 
 class Philosophers:
-    """N philosophers around a table; two of them have two forks between them."""
+    """N philosophers around a table; two philosophers share two forks."""
 
     wait, best = "wait", 1.0
 
@@ -42,7 +42,7 @@ class Philosophers:
             raise UserError(f"philosophers: agents is {self.agents!r}; allowed are two or more")
 
     def starts(self) -> list[Start]:
-        """One for every set of hungry philosophers that is not empty, all of them first."""
+        """One for every non-empty set of hungry philosophers; the full set comes first."""
         masks = itertools.product((True, False), repeat=len(self.agents))
         return [Start(f"philosophers/{_letters(mask)}", mask) for mask in masks if any(mask)]
 
@@ -51,7 +51,7 @@ class Philosophers:
         return Table((FREE,) * len(self.agents), tuple(start.start), sum(start.start))
 
     def rules(self, agent: str) -> str:
-        """Aim and actions."""
+        """The aim and the actions."""
         return (
             "You eat with two forks, one to your left and one to your right, which your neighbours need too. "
             "Say left or right to take a fork, eat, drop to put your forks down, or wait."
@@ -68,7 +68,7 @@ class Philosophers:
         )
 
     def legal(self, state: Table, agent: str) -> tuple[str, ...]:
-        """Who is hungry may take a fork that lies there, and eat with both; put down what one holds; wait."""
+        """A hungry one may take a free fork and eat with both; anyone may drop its forks, or wait."""
         n = self.agents.index(agent)
         left, right = state.holders[n], state.holders[(n + 1) % len(self.agents)]
         allowed = {
@@ -81,7 +81,7 @@ class Philosophers:
         return tuple(action for action in ACTIONS if allowed[action])
 
     def step(self, state: Table, actions: Mapping[str, str]) -> Step:
-        """What all do at once; who eats earns the team 1 / guests."""
+        """All act at once; each one that eats earns the team 1 / guests."""
         number, holders, hungry = len(self.agents), list(state.holders), list(state.hungry)
         reaching: dict[int, list[int]] = {}
         eaten = []

@@ -1,7 +1,7 @@
-"""A planner of known skill for small worlds: it takes the right action with some chance, else any legal one.
+"""A planner of known skill for small worlds: with a given probability it acts right, else at random.
 
-As a script it speaks as an agent of a team (`experts.scripted.Scripted`); as a policy its episodes are the data from
-which values of actions are learned.
+As a script it acts as an agent of a team (`experts.scripted.Scripted`); as a policy its episodes are the data
+for learning values of actions.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from jaxmarl_llm.tasks.worlds.explore import called
 from jaxmarl_llm.tasks.worlds.tabular import Joint, Table
 from jaxmarl_llm.tasks.worlds.types import State, World
 
-LEFT_OUT = 0.01  # what is earned later than counts this much is left out of returns
+LEFT_OUT = 0.01  # rewards discounted below this are left out of returns
 
 
 class Planner:
-    """A script that writes actions in a world whose agents read what all see (`views.shared`).
+    """A script that writes actions in a world whose agents all read the same (`views.shared`).
 
-    Of states that look alike to all agents the first one counts.
+    If several states look the same to all agents, the first one is used.
 
     Args:
-      table: of the world.
+      table: the table of the world.
       right: the right joint action of each state, by its number.
-      share: chance of the right action.
-      seed: of any legal one, which otherwise depends on the request and the number of the draw alone.
+      share: probability of the right action.
+      seed: for random legal actions, which otherwise depend only on the request and the draw number.
     """
 
     def __init__(self, table: Table, right: Sequence[Joint], share: float, seed: int = 0):
@@ -40,7 +40,7 @@ class Planner:
             self._known.setdefault(views.of_state(table.world, state), (state, right[number]))
 
     def __call__(self, request: Any, draw: int) -> str:
-        """An action of the agent whose prompt is the last message of a request."""
+        """An action of the agent whose prompt is the request's last message."""
         text, agents = request.messages[-1]["content"], self._world.agents
         seen, agent = views.read(text, agents[0]) or ("", "")
         if seen not in self._known:
@@ -63,18 +63,18 @@ def episodes(
     seed: int = 0,
     name: str = "the world",
 ) -> list[tuple[State, Joint, float]]:
-    """States, joint actions and discounted returns of episodes of a planner; the starts in turn.
+    """States, joint actions and discounted returns of a planner's episodes, which use the starts in turn.
 
-    Each agent decides by itself, and after that waits with the chance ``waits``, so that values of actions beside
-    which others wait are among the data. Episodes that do not end are cut off, and left out of the data is what comes
-    so late in them that more than `LEFT_OUT` of a reward after the end could be missing.
+    Each agent decides independently, and then waits with probability ``waits``, so that the data include
+    actions beside which others wait. Episodes that do not end are cut off. Their late steps are left out of
+    the data if more than `LEFT_OUT` of a reward after the cut could be missing.
 
     Args:
-      right: state -> the right joint action, taken by each agent with the chance ``share``; None: nobody knows it.
-      number: of episodes.
-      name: of the world in errors.
+      right: state -> the right joint action, taken by each agent with probability ``share``; None: unknown.
+      number: number of episodes.
+      name: name of the world in errors.
 
-    UserError, or UserCodeError where the world raises, names the start and the step.
+    UserError (UserCodeError if the world raises) names the start and the step.
     """
     chance = random.Random(f"episodes {seed}")
     starts = called(world, "starts", name, "the beginning")

@@ -1,7 +1,7 @@
 """A small world as a table: its states, and exact values of actions by iteration over all of them.
 
-Values are discounted sums of rewards, V(s) = sum_a pi(a | s) (r + gamma V(s')), of episodes that end where the world
-says so and are not cut off after some number of steps.
+Values are discounted sums of rewards, V(s) = sum_a pi(a | s) (r + gamma V(s')), of episodes that end only
+where the world ends them, without a limit on steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxmarl_llm.tasks.worlds.types import State, World
 from jaxmarl_llm.utils.errors import UserError
 
 MOST_STATES = 200_000
-TIE = 1e-9  # values that are closer than this are equal: sums in another order differ that much
+TIE = 1e-9  # closer values count as equal, since they differ this much by order of summation
 _ENOUGH = 1e-13
 
 Joint = tuple[str, ...]
@@ -26,15 +26,15 @@ Joint = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """States that can be reached, and what each joint action leads to there; S states, X pairs of state and action.
+    """Reachable states and the results of joint actions; S states, X pairs of state and joint action.
 
     Attributes:
-      world: whose it is.
-      states: in which an episode goes on, by their number.
-      joints: by number of the state, its joint actions: of each agent a legal one.
+      world: the world of the table.
+      states: states in which an episode goes on, by number.
+      joints: joint legal actions of each state, by the state's number.
       first_S: the number of the first pair of each state; its others follow.
       state_X: number of the state of each pair.
-      next_X: number of the state after it; 0, which means nothing, where the episode ends.
+      next_X: number of the state after it; 0, without meaning, if the episode ends.
       reward_X, goes_on_X: what it earns, and whether the episode goes on.
     """
 
@@ -53,7 +53,7 @@ class Table:
         return int(self.first_S[number]) + self.joints[number][joint]
 
     def backed_up(self, values_S: np.ndarray, discount: float) -> np.ndarray:
-        """Q (X,) of pairs after which states are worth ``values_S``: r + gamma V(s')."""
+        """Q (X,) of pairs, given state values ``values_S``: r + gamma V(s')."""
         return self.reward_X + discount * self.goes_on_X * values_S[self.next_X]
 
 
@@ -61,7 +61,8 @@ def explore(world: World, name: str = "the world") -> Table:
     """The table of a world.
 
     Raises:
-      UserError: for states that cannot be told apart, more than `MOST_STATES`, a reward that is no finite number.
+      UserError: for states that are not hashable, more than `MOST_STATES` states, a reward that is not
+        finite.
       UserCodeError: if the world raises.
     """
     numbers: dict[State, int] = {}
@@ -87,7 +88,7 @@ def explore(world: World, name: str = "the world") -> Table:
     joints: list[Mapping[Joint, int]] = []
     first: list[int] = []
     rows: list[tuple[int, int, float, bool]] = []
-    for state in waiting:  # which grows meanwhile
+    for state in waiting:  # the list grows in the loop
         where = f"the state {state!r:.60}"
         legal = [tuple(called(world, "legal", name, where, state, agent)) for agent in world.agents]
         options = itertools.product(*legal)
@@ -115,7 +116,7 @@ def best_values(table: Table, discount: float) -> np.ndarray:
 
 
 def policy_values(table: Table, chances_X: np.ndarray, discount: float) -> np.ndarray:
-    """Q (X,) of a policy that takes each pair with the chance that is given, by iterated evaluation."""
+    """Q (X,) of a policy with the given probability of each pair, by iterated evaluation."""
     values_S = np.zeros(len(table.first_S))
     while True:
         q_X = table.backed_up(values_S, discount)
@@ -126,7 +127,7 @@ def policy_values(table: Table, chances_X: np.ndarray, discount: float) -> np.nd
 
 
 def right_actions(table: Table, discount: float) -> list[Joint]:
-    """A best joint action in every state: of several the one in which most agents wait, then the first one."""
+    """A best joint action in every state: among equals the one in which most agents wait, then the first."""
     q_X, chosen = best_values(table, discount), []
     for own, first in zip(table.joints, table.first_S, strict=True):
         values = q_X[first : first + len(own)]
@@ -136,9 +137,9 @@ def right_actions(table: Table, discount: float) -> list[Joint]:
 
 
 def planner_chances(table: Table, right: Sequence[Joint], share: float, waits: float = 0.0) -> np.ndarray:
-    """Chances (X,) of a planner that takes each agent's right action with the chance ``share``, else any legal one.
+    """Probabilities (X,) for a planner that takes right actions with probability ``share``, else any legal.
 
-    Each agent decides by itself, and after that waits with the chance ``waits``, whatever it has chosen.
+    Each agent decides independently, and then waits with probability ``waits``, whatever it has chosen.
     """
     chances = []
     for own, best in zip(table.joints, right, strict=True):

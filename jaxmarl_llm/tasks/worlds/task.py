@@ -1,7 +1,7 @@
-"""Acting in a world: every turn is one step of an episode, and the rewards of the steps add up to its return.
+"""Acting in a world: each turn is one step of an episode, whose return is the sum of the step rewards.
 
-Agents read what they see and write an action. What they did before is played again from the start, in a world that
-keeps nothing of an episode; the states on the way are remembered by what led to them.
+Agents read what they see and write an action. A world keeps no state of an episode, so earlier actions are
+replayed from the start; states on the way are cached by the actions that led to them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from jaxmarl_llm.tasks.worlds.explore import called, legal_actions, walk
 from jaxmarl_llm.tasks.worlds.types import Start, State, Step, World
 from jaxmarl_llm.utils.errors import UserError
 
-REMEMBERED = 1 << 16  # steps that are not played again
+REMEMBERED = 1 << 16  # number of cached steps
 
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """A point of an episode: its start, and the actions until then, of all agents in each turn."""
+    """A point of an episode: its start, and all agents' actions in each turn so far."""
 
     start: Start = dataclasses.field(compare=False)  # it need not be hashable
     actions: tuple[tuple[str, ...], ...] = ()
@@ -43,9 +43,9 @@ def _at(start: Start) -> _Place:
 
 
 class Seen:
-    """Prompts of states of a few episodes, so that the sizes of prompts can be chosen before there are any.
+    """Prompts of states of a few episodes, to choose prompt sizes before the first rollout.
 
-    ``items`` are the states, ``prompts`` as of a task whose agents do not remember.
+    ``items`` are the states; ``prompts`` are those of a task with remember=False.
     """
 
     def __init__(self, task: WorldTask, episodes: int = 20):
@@ -60,16 +60,16 @@ class WorldTask:
     """Episodes in a world as a sequential task (`types.SequentialTask`); its items are the world's starts.
 
     Args:
-      world: what the agents act in.
+      world: the world in which agents act.
       items: the starts that are played; None: all of the world's.
-      remember: later prompts go on from the agent's earlier ones, so what it reads between turns leaves the rules
-        out; False: it stands alone (`protocols.turns.MultiTurn.remember`).
-      name: of the world in errors.
-      share_views: every agent reads what all of them see, see `views.shared`.
+      remember: later prompts continue the agent's earlier ones, so texts between turns leave the rules out;
+        False: each prompt stands alone (`protocols.turns.MultiTurn.remember`).
+      name: name of the world in errors.
+      share_views: every agent reads the views of all agents, see `views.shared`.
 
-    Parts: ``before``, the rewards of the steps before; ``legal``, the share of the agents that act (all but
-    ``world.advisers``) whose text named a legal action: another text, or none, counts as ``world.wait``. "return" is
-    the sum of the rewards until then, and 100 for ``world.best``.
+    Parts: ``before``, the rewards of earlier steps; ``legal``, the share of acting agents (all but
+    ``world.advisers``) whose text named a legal action. Any other text, or no text, counts as ``world.wait``.
+    "return" is the sum of the rewards so far, scaled so that ``world.best`` is 100.
     """
 
     sequential = True
@@ -98,17 +98,17 @@ class WorldTask:
         return self.prompts_in(self._state(_at(item)), item)
 
     def prompts_in(self, state: State, item: Start | None = None) -> dict[str, Messages]:
-        """The same in any state."""
+        """The same prompts in any state."""
         start = item or self.items[0]
         texts = {agent: self._text(state, agent, start, alone=True) for agent in self.agents}
         return {agent: [{"role": "user", "content": text}] for agent, text in texts.items()}
 
     def seen(self) -> Seen | None:
-        """Prompts of later turns; None where they hold the earlier ones."""
+        """Prompts of later turns; None if they contain the earlier ones."""
         return None if self._remember else Seen(self)
 
     def state_after(self, item: Start, history: History) -> State:
-        """The state that a conversation has come to, which may not be over."""
+        """The current state of a conversation, which must not be over."""
         return self._state(self._play(item, history)[0])
 
     def legal(self, state: State, agent: str) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class WorldTask:
         return called(self.world, "legal", self._name, "a state", state, agent)
 
     def action(self, state: State, agent: str, text: str) -> str:
-        """The legal action that a text is in a state; `world.wait` if it names none."""
+        """The legal action of a text in a state; `world.wait` if it names none."""
         named = read_action(text, self.legal(state, agent))
         return self.world.wait if named is None else named
 
@@ -125,8 +125,9 @@ class WorldTask:
     ) -> list[Judgement]:
         """Judgements of one step each, in order; see `types.SequentialTask`.
 
-        The first one is played twice. UserError, with the start and the turn, if that gives two results, for a reward
-        that is not one finite number, and for a turn after the end of an episode; UserCodeError if the world raises.
+        The first one is played twice. UserError, with the start and the turn, if the two results differ, for
+        a reward that is not a finite number, and for a turn after an episode's end; UserCodeError if the
+        world raises.
         """
         check_batch(items, completions, self.agents)
         rows = zip(*(completions[agent] for agent in self.agents), strict=True)
@@ -150,7 +151,7 @@ class WorldTask:
         return texts
 
     def normalise(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """Scores (or means of them) on the 0..100 scale; "return" is the sum of all rewards until then."""
+        """Scores (or means of them) on the 0..100 scale; "return" is the sum of all rewards so far."""
         best = self.world.best
         named = {
             "return": 100 * (scores["before"] + scores["total"]) / best,
@@ -175,7 +176,7 @@ class WorldTask:
         return Judgement(parts, step.reward, "judged", local=dict(step.local), done=bool(step.done))
 
     def _actions(self, place: _Place, texts: Mapping[str, str]) -> tuple[tuple[str, ...], list[bool]]:
-        """The joint action that texts are, and whether each named a legal one."""
+        """The joint action of texts, and whether each text named a legal action."""
         named = [read_action(texts.get(agent, ""), self._legal(place, agent)) for agent in self.agents]
         joint = tuple(self.world.wait if action is None else action for action in named)
         return joint, [action is not None for action in named]
@@ -187,7 +188,7 @@ class WorldTask:
         return legal_actions(self.world, self._name, where, self._state(place), agent)
 
     def _play(self, item: Start, history: History) -> tuple[_Place, float]:
-        """Where a conversation has come to, and the rewards until then."""
+        """The current place of a conversation, and the sum of its rewards so far."""
         place, earned = _at(item), 0.0
         for texts in history:
             place = place.after(self._actions(place, texts)[0])
@@ -203,7 +204,7 @@ class WorldTask:
         return self._step(place).state
 
     def _step(self, place: _Place) -> Step:
-        """The last step of what led to a place; at a start its first state."""
+        """The last step before a place; at a start, a step with the first state."""
         if place in self._steps:
             self._steps.move_to_end(place)
             return self._steps[place]
@@ -219,7 +220,7 @@ class WorldTask:
         return step
 
     def _taken(self, place: _Place, before: State, joint: dict[str, str]) -> Step:
-        """The step of a joint action. UserError if it changed the state before, from which other answers go on."""
+        """The step of a joint action. UserError if it changed the state before, which others use."""
         turn = len(place.actions)
         can_change = not checks.is_constant(before)
         seen = self._shown(place.start, before, turn) if can_change else []
@@ -236,12 +237,12 @@ class WorldTask:
         return [self._call("show", start, state, agent, turn=turn) for agent in self.agents]
 
     def _call(self, method: str, start: Start, *arguments, turn: int = 0):
-        """A method of the world, with the start and the turn in what it raises."""
+        """Call a method of the world; errors name the start and the turn."""
         where = f"{start.task_id}, turn {turn}" if turn else start.task_id
         return called(self.world, method, self._name, where, *arguments)
 
     def _check_replay(self, item: Start, history: History) -> None:
-        """Play a conversation again without what is remembered, and compare."""
+        """Play a conversation again without cached steps, and compare."""
         fresh = WorldTask(self.world, [item], self._remember, self._name, self._share)
         place, other = _at(item), _at(item)
         for texts in history:

@@ -1,14 +1,14 @@
-"""The interface of worlds. One of your own need not inherit from it, see docs/worlds.md.
+"""The interface of worlds. Your own world need not inherit from it, see docs/worlds.md.
 
-A world is a set of pure functions of states, as JAX environments are: nothing of an episode is kept in it, so an
-episode can be played again from what the agents wrote.
+A world is a set of pure functions of states, like JAX environments: it keeps no state of an episode, so an
+episode can be replayed from the agents' texts.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-State = Any  # never changed once it is made
+State = Any  # never changed after it is created
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Start:
 
     Attributes:
       task_id: its name.
-      start: what `World.reset` needs to know, such as a seed.
+      start: input of `World.reset`, such as a seed.
     """
 
     task_id: str
@@ -26,13 +26,13 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a joint action leads to.
+    """The result of a joint action.
 
     Attributes:
       state: the next state.
-      reward: of the team, for this step alone.
+      reward: the team's reward for this step only.
       done: the episode has ended.
-      local: what single agents earned by themselves, by name; no part of the reward.
+      local: agents' own rewards, by name; not included in the reward.
     """
 
     state: State
@@ -45,12 +45,12 @@ class Step:
 class World(Protocol):
     """An environment for several agents that act at the same time.
 
-    It may also have ``advisers``: those of the agents whose actions change nothing, see `advisers_of`.
+    It may also have ``advisers``: the agents whose actions change nothing, see `advisers_of`.
 
     Attributes:
       agents: names; all act in every turn.
-      best: the largest return of an episode; a return of that is 100 in metrics.
-      wait: the action that counts where a text names no legal one.
+      best: the largest return of an episode; it is 100 in metrics.
+      wait: the action taken if a text names no legal one.
     """
 
     agents: tuple[str, ...]
@@ -61,21 +61,21 @@ class World(Protocol):
         """The starts of episodes, with different names."""
 
     def reset(self, start: Start) -> State:
-        """The first state, the same whenever it is asked for."""
+        """The first state; every call returns the same one."""
 
     def rules(self, agent: str) -> str:
-        """What an agent is told once about the world, its aim and its actions."""
+        """What an agent reads once: the world, its aim and its actions."""
 
     def show(self, state: State, agent: str) -> str:
-        """What an agent sees of a state."""
+        """What an agent sees in a state."""
 
     def legal(self, state: State, agent: str) -> Sequence[str]:
         """The actions that it may take, words or short phrases; ``wait`` is always among them."""
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        """What a legal action of every agent leads to. Chance must follow from the state and the actions."""
+        """The result of one legal action per agent. Randomness must follow from the state and the actions."""
 
 
 def advisers_of(world: World) -> tuple[str, ...]:
-    """The agents of a world that only advise the others, who must read them; () of most worlds."""
+    """The agents of a world that only advise the others, who must read them; () in most worlds."""
     return tuple(getattr(world, "advisers", ()))

@@ -1,4 +1,4 @@
-"""What all agents of a world see, as one text, for agents that tell each other everything, and for scripts."""
+"""What all agents of a world see, as one text, for agents that share their views, and for scripts."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def joined(shown: Mapping[str, str]) -> str:
 
 
 def shared(shown: Mapping[str, str], agent: str) -> str:
-    """The same for one of them, with its own name.
+    """The same text for one agent, with its own name.
 
     >>> shared({"a": "A door.", "b": "A key."}, "b")
     'a sees: A door.\\nb sees: A key.\\nYou are b.'
@@ -24,13 +24,13 @@ def shared(shown: Mapping[str, str], agent: str) -> str:
 
 
 def of_state(world: World, state: State) -> str:
-    """What all agents see of a state; what an agent that sees everything could tell it by."""
+    """What all agents see of a state: all that a fully informed agent could know it by."""
     seen = {agent: called(world, "show", "the world", "a state", state, agent) for agent in world.agents}
     return joined(seen)
 
 
 def read(text: str, first: str) -> tuple[str, str] | None:
-    """What all agents see, and whose prompt it is, of the last `shared` text in a prompt; None if there is none.
+    """The views and the agent's name in the last `shared` text of a prompt; None if there is none.
 
     ``first`` is the first agent's name.
 

@@ -1,6 +1,6 @@
-"""Worked examples of the writing tasks: texts that are in no data set, and what two and three writers answer.
+"""Worked examples of the writing tasks: texts that are in no data set, with answers of two and three writers.
 
-The answers earn all that the reward pays for length, ratio, uniqueness and overlap (a test checks this).
+The answers earn the full reward for length, ratio, uniqueness and overlap (a test checks this).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import typing
 
 
 class Example(typing.NamedTuple):
-    """A worked text, and its answers: by number of writers, one of each."""
+    """A worked text and its answers: by number of writers, one answer per writer."""
 
     text: str
     answers: dict[int, tuple[str, ...]]

@@ -50,13 +50,13 @@ def load_items(source: str, split: str = "all", column: str = "") -> list[Writin
     """Items of a named split of a source.
 
     source: 'sample_posts', 'sample_abstracts', a public data set ('trl-lib/tldr', 'OpenMLRL/arXiv_abstract')
-        or the path of a JSONL file, with an optional slice that is taken after the split, such as
+        or the path of a JSONL file, with an optional slice that is applied after the split, such as
         'sample_posts[10:50]'.
-    split: 'all', 'train', 'validation' or 'test'. Those of a sample set or file go by the place in it, see
-        `sources.of_split`. Of the public data sets the rows of `HUB_SETS` are taken; 'all' is these together.
-    column: the one with the text; '' is "text", and in a public data set the column that the paper used.
+    split: 'all', 'train', 'validation' or 'test'. Sample sets and files are split by position, see
+        `sources.of_split`. Public data sets use the rows in `HUB_SETS`; 'all' is these together.
+    column: the column with the text; '' is "text", and in a public data set the paper's column.
     Errors: ValueError for an unknown source, split or column, bad rows, or a selection without texts.
-        ImportError for a public data set where the `datasets` package is missing.
+        ImportError for a public data set if the `datasets` package is missing.
     """
     sources.check_split(split)
     name, chosen = sources.parse(source)
@@ -86,8 +86,8 @@ def load_sample(name: str, column: str = "text") -> list[WritingItem]:
 def load_jsonl(path, column: str = "text") -> list[WritingItem]:
     """Items of a JSONL file with the text in `column` and, if there, task_id and title; others are `columns`.
 
-    A row without task_id is called by its file and line. One ValueError lists all bad rows with their line
-    numbers, or names the column and those that are there if no row has it.
+    A row without task_id is named by its file and line. One ValueError lists all bad rows with their line
+    numbers; if no row has the column, it names the column and the existing ones.
     """
     return parse_lines(files.read_text(path), str(path), column)
 

@@ -1,11 +1,11 @@
-"""Prompts of the writing agents, short for a 135M model: chats of N writers, or of one who writes all.
+"""Prompts of the writing agents, short for a 135M model: chats of N writers, or of one agent that writes all.
 
-Every agent of every method reads the same text; only the sentences about its part differ, and nobody sees
-what the others write. With ``prompts="examples"`` all read the same instruction and worked examples as well,
+All agents of all methods read the same text; only the sentences about their part differ, and no agent sees
+what the others write. With ``prompts="examples"`` all also read the same instruction and worked examples,
 whose answers show the form: how long the texts are, and how they differ. ``prompts="published"`` is the
 structure of the published experiments (arXiv 2508.04652, OpenMLRL/LLM_Collab_Writing) in our own words: one
-message without examples, which for posts does not mention the other agents, and for abstracts says what each
-of them writes.
+message without examples. For posts it does not mention the other agents; for abstracts it says what each of
+them writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxmarl_llm.tasks.writing.items import WritingItem
 
 DELIMITER = "[PARAGRAPH_SPLIT]"
 PROMPTS = ("examples", "published")
-MOST = {"examples": 3, "published": 5}  # most writers of a text for whom there are examples or parts
+MOST = {"examples": 3, "published": 5}  # largest number of writers with examples or parts
 _WORDS = "with many different words and some transition words"
 
 
@@ -69,7 +69,7 @@ def render(
 
 
 def answer(example: Example, part: int | None, writers: int = 2) -> str:
-    """The worked answer of a part, or of one who writes all."""
+    """The worked answer of a part, or of one agent that writes all."""
     answers = example.answers[writers]
     return f"\n{DELIMITER}\n".join(answers) if part is None else answers[part]
 
@@ -108,7 +108,7 @@ def _others(part: int, writers: int, noun: str, one: str, several: str) -> str:
 
 
 def _published(kind: str, part: int | None, writers: int) -> str:
-    """The request as in the published experiments; the answer begins behind its last word."""
+    """The request as in the published experiments; the answer begins after its last word."""
     if part is None:
         parts = [_summary(i) if kind == "tldr" else f"the {PARTS[writers][i]}" for i in range(writers)]
         of = "" if kind == "tldr" else " of the introduction of this paper"

@@ -1,7 +1,7 @@
 """The gated reward of collaborative writing: length, ratio, uniqueness, transitions, overlap. Pure functions.
 
 MAGRPO's writing reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Writing, rewards/). Two texts together earn
-0..3, level by level; a level that fails ends the count, and what was earned before it stays:
+0..3, level by level. A level that fails stops the count; rewards earned before it are kept:
 
     part         what is measured                                          value
     length       words of each text, split at white space, are in a range  0.5, or stop
@@ -11,19 +11,19 @@ MAGRPO's writing reward (arXiv:2508.04652; OpenMLRL/LLM_Collab_Writing, rewards/
     overlap      Jaccard index J of the sets of words, both without        0.6 * min(J, cap) / cap
                  stop words; 1 if both are empty
 
-A band pays all on its plateau and less, in a straight line, towards its ends. Exactly at an end it pays
-nothing, and yet the count goes on. There are twelve categories, so that nobody earns more than 2.98 of 3.
+A band pays in full on its plateau and linearly less towards its ends. Exactly at an end it pays nothing, but
+the count continues. There are only twelve categories, so the largest reward is 2.98 of 3.
 
-The original looks for transition words as parts of the lower-cased text: "last" contains "as". That is
-matching "paper"; "corrected" takes whole words only.
+The original looks for transition words anywhere in the lower-cased text, so "last" contains "as". That is
+matching "paper"; "corrected" accepts whole words only.
 
-N texts t_1 .. t_N, in order, earn the mean of what neighbours earn, each part by itself:
+N texts t_1 .. t_N, in order, earn the mean over neighbouring pairs, for each part separately:
 
     R(t_1, .., t_N) = 1 / (N - 1) * sum over i < N of R(t_i, t_{i+1})
 
-so that two texts earn exactly the published reward, and every text but the ends is judged against both of its
-neighbours. A level that fails ends the count of its pair only. Of posts each text must be longer than the one
-before, of abstracts about as long. This generalisation is ours.
+so two texts earn exactly the published reward, and every text except the first and last is judged against
+both neighbours. A level that fails stops only its pair's count. For posts each text must be longer than the
+one before, for abstracts about as long. This generalisation is ours.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Band = tuple[float, float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Bands:
-    """The limits that a data set's reward asks for.
+    """The limits that a data set's reward requires.
 
     words: least and most words of either text, both allowed.
     ratio: band of the ratio of characters: (lower end, plateau from, plateau to, upper end).
     uniqueness: band of the ratio of different words, likewise.
-    overlap_cap: Jaccard index from which overlap pays all.
+    overlap_cap: Jaccard index from which overlap pays in full.
     both: transition words count in either text; otherwise in the second only.
     """
 
@@ -100,7 +100,7 @@ _BANDS = {
 
 
 class Marks(typing.NamedTuple):
-    """The parts that were earned, and what ended the count ('' if nothing did)."""
+    """The earned parts, and what stopped the count ('' if nothing did)."""
 
     parts: dict[str, float]
     stop: str
@@ -120,7 +120,7 @@ def score(first: str, second: str, bands: Bands, matching: str = "paper") -> dic
 
 
 def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Marks:
-    """Parts as in `score`, with the reason where the count ended early."""
+    """Parts as in `score`, with the reason if the count stopped early."""
     check_matching(matching)
     parts = dict.fromkeys(PART_NAMES, 0.0)
     counts = [len(text.split()) for text in (first, second)]
@@ -152,7 +152,7 @@ def mark(first: str, second: str, bands: Bands, matching: str = "paper") -> Mark
 def mark_all(
     texts: Sequence[str], bands: Bands, matching: str = "paper"
 ) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The parts of N >= 2 texts, means over neighbours (see the module), and why counts ended early."""
+    """The parts of N >= 2 texts, means over neighbours (see the module), and why counts stopped early."""
     marks = [mark(*pair, bands, matching) for pair in itertools.pairwise(texts)]
     parts = {name: sum(result.parts[name] for result in marks) / len(marks) for name in PART_NAMES}
     stops = [(f"texts {i} and {i + 1}: " if len(marks) > 1 else "") + result.stop if result.stop else ""
@@ -186,7 +186,7 @@ def different_words(text: str) -> set[str]:
 
 
 def jaccard(first: set[str], second: set[str]) -> float:
-    """Words in both sets over words in either, without stop words; 1 if neither has others."""
+    """Words in both sets over words in either, without stop words; 1 if neither has other words."""
     first, second = first - STOP_WORDS, second - STOP_WORDS
     either = len(first | second)
     return len(first & second) / either if either else 1.0

@@ -1,4 +1,4 @@
-"""Collaborative writing: agents write about one text, one reward judges how well their texts fit together."""
+"""Collaborative writing: agents write about one text; one reward judges how well their texts fit together."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class WritingTask:
         introduction to an abstract (`writing_prompts.PARTS`).
       agents: a name for each text, in that order, at most ``writing_prompts.MOST[prompts]``; or the name of
         one agent that writes two texts (see `split`); None: AGENTS.
-      matching: how transition words are looked for, see `writing.reward`.
-      bands: the limits that the reward asks for; None: `writing.reward.bands(kind)`.
+      matching: how transition words are matched, see `writing.reward`.
+      bands: the limits of the reward; None: `writing.reward.bands(kind)`.
       prompts: "examples" or "published", see `writing_prompts`.
     """
 
@@ -70,7 +70,7 @@ class WritingTask:
     def judge(self, items: Sequence[WritingItem], completions: dict[str, list[str]]) -> list[Judgement]:
         """Judgements of J joint actions, in order; action j answers items[j] with completions[agent][j].
 
-        `failures` holds the reasons of counts that ended early. The reward does not read the items.
+        `failures` has the reasons of counts that stopped early. The reward does not read the items.
         Errors: ValueError for a missing agent or a wrong count.
         """
         check_batch(items, completions, self.agents)
@@ -89,16 +89,16 @@ class WritingTask:
 
     def _judgement(self, texts: Sequence[str]) -> Judgement:
         parts, stops = reward.mark_all(texts, self._bands, self._matching)
-        # "judged" also of what stopped early: other verdicts would be read as tests that failed.
+        # "judged" also if the count stopped early: other verdicts would look like failed tests.
         return Judgement(parts, sum(parts.values()), "judged", stops)
 
 
 def split(text: str) -> tuple[str, str]:
-    """The two texts of an agent that works alone, without the space around them.
+    """The two texts of an agent that works alone, without surrounding white space.
 
     Without the delimiter the second is empty, and an empty text earns nothing.
     """
     # The original cuts a text without delimiter after a third of its characters. That can be exploited: the
-    # second part of any text is then twice as long as the first, which is what the ratio of 'tldr' pays for.
+    # second part of any text is then twice as long as the first, which is the ratio that 'tldr' rewards.
     first, _, second = text.partition(writing_prompts.DELIMITER)
     return first.strip(), second.strip()
