@@ -13,10 +13,9 @@ python -m benchmarks.guidance serves the expert and runs them. Every trained mem
 The learning rate of training from rewards is constant after two updates and the same for all members with the
 same start. A member begins from the untrained team or from a warm-up on reference solutions
 (train.system=sft). All warm-ups have the same problems, number of iterations and learning rate; there is one
-for each way to divide the roles. The rates are
-those of coding.py:warm_up, and for convention those of convention.py. Teams of sums and words all begin as
-one agent that has imitated the form of an answer for a few iterations. MALT collects first and draws nothing
-later, so it ends by its number of iterations.
+for each way to divide the roles. The rates are those of coding.py:warm_up, and for convention those of
+convention.py. Teams of sums and words all begin as one agent that has imitated the form of an answer for a
+few iterations. MALT collects first and draws nothing later, so it ends by its number of iterations.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ Result:    one agent: 46.5 % of test answers right, greedily 56.1 % (one seed); 
 Cost:      one agent: 34 minutes of one core for 60 iterations; three agents: two minutes an iteration
 Variants (after a colon, comma-separated):
   one            one agent, which plans, calls and answers
-  learn          from rewards, with the tools (MAGRPO), instead of demonstrations; needs the run to begin from,
+  learn          from rewards, with the tools (MAGRPO), instead of demonstrations; set the run to begin from,
                  --config.team.begin=<run folder>
   smoke          tiny random models, everything else real
 The two stages of the paper are two runs; the second begins from the first:
