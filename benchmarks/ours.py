@@ -149,7 +149,7 @@ class Ours:
         return self.loss.pack(packing.Batch(*prompts, *drawn, advantages_NR))
 
     def update(self, samples: sampling.Samples):
-        """One optimizer step of every agent on completions; the new state and `update.train_step`'s metrics."""
+        """One optimizer step of every agent on completions; its new state and the metrics of `train_step`."""
         fixed = self.stack, self.loss, self._optimizer, self.base
         self.state, metrics = update.train_step(*fixed, self.state, (self._pack(samples),))
         return self.state, metrics

@@ -114,7 +114,7 @@ class Leaks:
 
     def __init__(self, before: State):
         self.before, self.first = before, None
-        self.memory: dict[str, list[int]] = collections.defaultdict(list)  # bytes by role, one per observation
+        self.memory: dict[str, list[int]] = collections.defaultdict(list)  # bytes by role, in order
         self.faults: list[str] = []
 
     def look(self, state: State) -> list[str]:

@@ -91,9 +91,7 @@ def main(arguments=None) -> None:
     units = {"as it is": lambda: run(config, None)}
     units |= {name: lambda name=name: run(config, name) for name in chosen(args.variants)}
     print(machine.describe())
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # every run compiles again; this cache has earlier results
+    with tempfile.TemporaryDirectory() as folder:  # every run compiles again; this cache has earlier results
         jax.config.update("jax_compilation_cache_dir", folder)
         print(table(rounds.alternate(units, args.rounds)))
 
