@@ -4,12 +4,10 @@
     python -m benchmarks.fusion_halves --workdir=runs/halves_smoke --smoke --seeds=0     # a tiny random model
 
 The halves: `sums` of odd grades and of even ones. Each seed's run trains one adapter per half, by imitation
-of right
-answers, as one team. `experiments.fuse` then trains one student on right answers of both halves, once with the team's
-members as teachers and once without. Prints the cross-entropy of right answers to validation problems, in
-nats per byte, by half. Nothing is tuned: all settings are in this file. If it is stopped, the same command
-continues. Writes
-halves.md and halves.json.
+of right answers, as one team. `experiments.fuse` then trains one student on right answers of both halves,
+once with the team's members as teachers and once without. Prints the cross-entropy of right answers to
+validation problems, in nats per byte, by half. Nothing is tuned: all settings are in this file. If it is
+stopped, the same command continues. Writes halves.md and halves.json.
 """
 
 import json

@@ -3,13 +3,12 @@
     python -m benchmarks.gate --seeds=3
 
 The cooks are scripts (`tasks.worlds.planner`), the rest is as in any run: configs/world.py:kitchen,gated,
-evaluated as
-`experiments.evaluate` does, with samples of every start. Rows: no gate (the same cooks in a pipeline), exact values of
-actions, learned ones, and a control: exact values of another state and action than each question's. These
-carry no information and must change nothing. Prints means over the seeds, with minimum and maximum in
-brackets: share of episodes that served all orders within the step limit, steps (an unfinished episode counts
-as the limit), questions, share that was refused, answers that count although they were refused, and for
-learned values the share of questioned actions that were in their data.
+evaluated as `experiments.evaluate` does, with samples of every start. Rows: no gate (the same cooks in a
+pipeline), exact values of actions, learned ones, and a control: exact values of another state and action than
+each question's. These carry no information and must change nothing. Prints means over the seeds, with minimum
+and maximum in brackets: share of episodes that served all orders within the step limit, steps (an unfinished
+episode counts as the limit), questions, share that was refused, answers that count although they were
+refused, and for learned values the share of questioned actions that were in their data.
 """
 
 import argparse

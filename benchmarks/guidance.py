@@ -3,13 +3,12 @@
     python -m benchmarks.guidance
     python -m benchmarks.guidance --task=convention
 
-Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for the
-task that are not finished, and prints their tables. Then every trained team of two turns is evaluated again
-with only a request to try again as feedback, to show what remains without advice. If it is stopped, the same
-command
-continues. Several machines can share the work: `--seeds` runs some of the seeds, `--members` some of the members
-and what they begin from, `--have=<guidance.json>,..` reads what was finished elsewhere, `--norun` only makes
-the tables of what is finished.
+Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for
+the task that are not finished, and prints their tables. Then every trained team of two turns is evaluated
+again with only a request to try again as feedback, to show what remains without advice. If it is stopped, the
+same command continues. Several machines can share the work: `--seeds` runs some of the seeds, `--members`
+some of the members and what they begin from, `--have=<guidance.json>,..` reads what was finished elsewhere,
+`--norun` only makes the tables of what is finished.
 """
 
 import argparse
