@@ -1,13 +1,13 @@
-"""Compile the sampler and the update of two agents of 3 billion parameters for TPUs that need not be here.
+"""Compile the sampler and the update of two agents of 3 billion parameters for TPUs, without having TPUs.
 
     python -m benchmarks.aot --out=FILE                       # every cell; minutes each
     python -m benchmarks.aot --out=FILE --cells=v5p:adapters:2k --attention=xla
     python -m benchmarks.aot --out=FILE --table               # what FILE holds
 
-From shapes alone: two Qwen2.5-Coder-3B, computed in bfloat16, one problem with 8 completions of 320 tokens. FILE
-gets a line of JSON for each cell that is finished, which is not compiled again. The lengths (2,304, 8,448 and 32,256
-tokens for 2k, 8k and 32k) are no multiples of the model's sizes, so that arrays tell by their axes what they are.
-Needs the package's tpu-aot extra.
+Only shapes are used: two Qwen2.5-Coder-3B, computed in bfloat16, one problem with 8 completions of 320
+tokens. FILE gets a line of JSON for each finished cell, which is not compiled again. The lengths (2,304,
+8,448 and 32,256 tokens for 2k, 8k and 32k) are not multiples of the model's sizes, so that an array's axes
+show what it is. Needs the package's tpu-aot extra.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from benchmarks.tables import markdown
 
 PROMPTS = {"2k": 2304, "8k": 8448, "32k": 32256}
 NEW_TOKENS, GROUP = 320, 8
-# Slice, and the mesh's axes agent, data, model; the first device alone where they are 1.
+# Slice, and the mesh's axes agent, data, model; only the first device if all are 1.
 MACHINES = {
     "v5p": ("v5p:2x2x1", (1, 1, 1)),
     "v5p-4": ("v5p:2x2x1", (2, 1, 2)),
@@ -71,9 +71,9 @@ def job(cell: str, attention: str):
 
 
 def compiled(lowered) -> tuple[Any, str]:
-    """The compiler's statistics of memory, and its text of the program as it is to run.
+    """The compiler's memory statistics, and its text of the final program.
 
-    The text comes from a file: JAX cannot read every program of another compiler's version back.
+    The text comes from a file, as JAX cannot read back every program of another compiler version.
     """
     with tempfile.TemporaryDirectory() as folder:
         options = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
@@ -83,7 +83,7 @@ def compiled(lowered) -> tuple[Any, str]:
 
 
 def measure(cell: str, attention: str, program: str) -> dict:
-    """Compile one program of a cell; its row of the table, or the compiler's reason why there is none."""
+    """Compile one program of a cell; returns its table row, or the compiler's error."""
     from jaxmarl_llm import sampling, update
     from jaxmarl_llm.analysis.planning import job as jobs
     from jaxmarl_llm.analysis.planning import memory
@@ -130,7 +130,7 @@ def rows_of(path: pathlib.Path) -> list[dict]:
 
 
 def table(rows: list[dict]) -> str:
-    """The rows as a table; GiB on one device, and arrays with two axes of tokens with the largest of them."""
+    """The rows as a table: GiB on one device, and arrays with two axes of tokens, with the largest one."""
 
     def cell(row: dict) -> tuple[str, ...]:
         start = (row["cell"], row["attention"], row["program"])
@@ -145,7 +145,7 @@ def table(rows: list[dict]) -> str:
 
 
 def main(arguments=None) -> None:
-    """Compile what is not there yet, and print the table."""
+    """Compile what is missing, and print the table."""
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--out", required=True, type=pathlib.Path, help="file of the finished cells")

@@ -1,12 +1,12 @@
-"""Measure what sending completions through the callback costs in milliseconds, with a reward that is free.
+"""Measure the overhead in milliseconds of sending completions through the callback, with a free reward.
 
     python -m benchmarks.bridge_overhead
     python -m benchmarks.bridge_overhead --prompts=16 --samples=8 --joint_mode=aligned
 
 Scores batches of token arrays twice: through the bridge (`TaskScorer.judge`: message, compiled program,
 callback, rewards back) and by a plain call of the same scorer on the host. The difference is the bridge's.
-Each batch has other tokens and another number of rows, as those of an iteration's turns have. The table has
-medians and the greatest values; compiling is a row of its own, and one program serves all.
+Each batch has other tokens and another number of rows, as the turns of an iteration do. The table shows
+medians and maxima; compiling has its own row, and all batches use one program.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class FreeTask:
         self.items = range(number)
 
     def judge(self, items, completions):
-        """The same judgement for all."""
+        """The same reward for all."""
         return [FREE] * len(items)
 
 

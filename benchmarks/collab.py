@@ -1,13 +1,14 @@
-"""Measure what two adapters that each learned half of a task reach together, in every way that they can write together.
+"""Measure what two adapters that each learned half of a task reach together, for every way to combine them.
 
     python -m benchmarks.collab --workdir=runs/collab
     python -m benchmarks.collab --workdir=runs/collab_smoke --smoke       # the path, with a tiny random model
 
-The halves: counting up ("What is 37 + 8?") and down ("What is 37 - 8?"). A run of each seed trains one adapter on each,
-by imitation, as one team; `experiments.together` then answers test problems of both halves, whose numbers are in no
-other split. Nothing is chosen: all settings stand here. If it is stopped, the same command continues. Writes collab.md
-and collab.json. "knows" says what a way of writing goes by beside the members: nothing, rewards of `training` problems,
-or those of its own texts on the way, by the `judge`, with which only the best of n by the judge may be compared.
+The halves: counting up ("What is 37 + 8?") and down ("What is 37 - 8?"). Each seed's run trains one adapter
+per half by imitation, as one team. `experiments.together` then answers test problems of both halves, whose
+numbers are in no other split. Nothing is tuned: all settings are in this file. If it is stopped, the same
+command continues. Writes collab.md and collab.json. "knows" says what a way of writing uses besides the
+members: nothing; rewards of `training` problems; or the `judge`'s rewards of its own partial texts. Compare
+the last kind only with best of n by the judge.
 """
 
 import json
@@ -21,11 +22,11 @@ from jaxmarl_llm.runs.results import RESULTS, run
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics import bootstrap
 
-HALVES = {"up": "+", "down": "-"}  # by agent; its problems have the grade of its place
+HALVES = {"up": "+", "down": "-"}  # by agent; the grade of its problems is the agent's position
 SIZES = {"train": 480, "validation": 32, "test": 64}  # of each half
 ROLLOUTS = 2
-# By name: what it knows, and the flags. The judge of the last two rows reads about as many texts: in tokens two
-# candidates of two roll-outs each, at each of about three tokens.
+# By name: what it knows, and the flags. In the last two rows the judge reads about equally many texts:
+# "tokens" has two candidates of two rollouts each, at each of about three tokens.
 WAYS = {
     "mean of logits": ("", ["--together=mean_logits", "--alone"]),
     "mean of probabilities": ("", ["--together=mean_probabilities"]),
@@ -63,7 +64,7 @@ def problems() -> list[dict]:
 
 
 def training(workdir: pathlib.Path, seed: int, smoke: bool) -> list[str]:
-    """The command that trains both adapters of a seed."""
+    """The command that trains a seed's two adapters."""
     source = workdir / "problems.jsonl"
     small = f"{source}[::16]" if smoke else str(source)
     return [
@@ -102,12 +103,12 @@ def write_problems(workdir: pathlib.Path) -> None:
 
 
 def of_seed(reports: dict[str, dict]) -> dict[str, dict[str, float]]:
-    """Returns by row of the table and mode, and what an answer took; the first report has the members alone."""
+    """Returns by table row and mode, and the cost of an answer; the first report has the members alone."""
     first, rows = reports["mean of logits"], {}
     single = {name: _numbers(own) for name, own in first["alone"].items()}
     rows["best single"] = max(
         single.values(), key=lambda numbers: numbers["greedy"]
-    )  # chosen by the test, in its favour
+    )  # chosen on the test, which favours this row
     rows["each half by its own member"] = {
         mode: _by_half(first["alone"], mode) for mode in ("sampled", "greedy")
     }
@@ -115,7 +116,7 @@ def of_seed(reports: dict[str, dict]) -> dict[str, dict[str, float]]:
 
 
 def _by_half(alone: dict, mode: str) -> float:
-    """The return where each problem is answered by the member that has learned its half."""
+    """The return if the member that learned a problem's half answers it."""
     returns = [
         row["return"] for half in HALVES for row in alone[half][mode]["items"] if row["item"].startswith(half)
     ]
@@ -131,7 +132,7 @@ def _numbers(own: dict) -> dict[str, float]:
 
 
 def table(results: dict[str, dict]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Headers and rows: means over the seeds, with the lowest and highest, or a 95 % interval of more than three."""
+    """Headers and rows: means over seeds with minimum and maximum, or a 95 % interval for more than three."""
     names = list(next(iter(results.values())))
     rows = []
     for name in names:

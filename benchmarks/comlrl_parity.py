@@ -34,9 +34,8 @@ TOLERANCE = 1e-4
 def make_case(seed: int = 0) -> dict:
     """Fixed prompts, completions and returns: lists over agents, nodes (one prompt each) and the group.
 
-    The lengths differ inside a group, so that the shorter rows bring pad tokens; the pad id is the EOS id;
-    node 1 has two equal longest rows; all rows of node 2 are one token long, where CoMLRL has nothing to
-    train.
+    Lengths differ within a group, so that shorter rows have pad tokens. The pad id is the EOS id. Node 1 has
+    two equally long longest rows. All rows of node 2 are one token long: CoMLRL has nothing to train there.
     """
     rng = np.random.default_rng(seed)
     vocab_size, pad_id = 61, 2
@@ -94,7 +93,7 @@ def our_losses_and_gradients(case: dict, folder: pathlib.Path) -> list[tuple[flo
 
 
 def compare(loss: float, grads: dict, reference) -> list[tuple[str, float, float]]:
-    """Rows (what, max absolute difference, that relative to the reference's largest magnitude)."""
+    """Rows (name, max absolute difference, the same relative to the reference's largest magnitude)."""
     theirs = {name: reference[name] for name in reference.files if not name.startswith("__")}
     theirs["loss"] = reference["__node_losses__"].mean()
     ours = {**grads, "loss": np.array(loss)}

@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def random_llama(case: dict, seed: int) -> LlamaForCausalLM:
-    """Two layers in float32; weights wide enough that its distributions are far from uniform."""
+    """Two layers in float32; weights large enough that the distributions are far from uniform."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=case["vocab_size"],
@@ -40,7 +40,7 @@ def random_llama(case: dict, seed: int) -> LlamaForCausalLM:
 
 
 def make_trainer(case: dict, agents: list) -> MAGRPOTrainer:
-    """The trainer with its defaults, but learning rate 0: an update leaves the weights in place."""
+    """The trainer with its defaults, but learning rate 0: updates do not change the weights."""
     words = {f"w{i}": i for i in range(case["vocab_size"])}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")),

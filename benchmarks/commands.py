@@ -6,7 +6,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def arguments(description: str, workdir: str, smoke: str) -> argparse.Namespace:
-    """``--workdir``, ``--seeds`` (as a list, by default three) and ``--smoke``, of which ``smoke`` says what it is."""
+    """``--workdir``, ``--seeds`` (a list, by default three) and ``--smoke``, whose help text is ``smoke``."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--workdir", default=workdir)
     parser.add_argument("--seeds", default="0,1,2", help="with commas")

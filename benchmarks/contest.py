@@ -1,4 +1,4 @@
-"""Code shared by the commands of benchmarks: this package and its peers do the same work in turns."""
+"""Code shared by benchmark commands: this package and its peers take turns at the same work."""
 
 import argparse
 import contextlib
@@ -21,13 +21,13 @@ from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import model_files
 
-# The peer's system and whether it always fine-tunes all weights; in the order of a round.
+# Each peer's system, and whether it always fine-tunes all weights; in the order within a round.
 SYSTEMS = {"comlrl": ("comlrl", False), "comlrl-full": ("comlrl", True), "torch": ("torch", False)}
 Measure = Callable[[Callable[..., rounds.Seconds]], rounds.Seconds]
 
 
 def parser(doc: str, *, mode: str, group: int, against: str) -> argparse.ArgumentParser:
-    """Arguments of a benchmark, explained by its module's docstring; the others are defaults of its own."""
+    """The argument parser of a benchmark, described by its module's docstring; the rest are its defaults."""
     new_parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -63,7 +63,7 @@ def chosen(against: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What was measured, and on what."""
+    """What was measured, and on which machine."""
 
     given: dict
     devices: dict[str, str]
@@ -98,8 +98,8 @@ def run_contest(given: argparse.Namespace, measure: Measure) -> Result:
       given: from `parser`.
       measure: does one unit of work through the ``ask`` of a side, returns the seconds of its phases.
     """
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # of a GPU that torch shares
-    host_memory.keep()  # as every command does
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # torch shares the GPU
+    host_memory.keep()  # as in every command
     names, device = chosen(given.against), machine.describe()
     config = ours.make_config(
         model=given.model,
@@ -163,7 +163,7 @@ def peer(name: str, python: pathlib.Path, settings: dict) -> peers.Peer:
 
 
 def peer_settings(name: str, config, folder, device: str, described: dict) -> dict:
-    """What `torch_peer` needs to know to be a system: a model's folder, a device of torch, ours as it is described.
+    """The settings with which `torch_peer` acts as a system: model folder, torch device, our settings.
 
     ``described``: texts and tokens of one problem's prompts by agent, and the size of the vocabulary.
     """

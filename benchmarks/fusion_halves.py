@@ -1,13 +1,13 @@
-"""Fuse two agents that each learned half of a task into one, and compare it with what the same texts teach alone.
+"""Fuse two agents that each learned half of a task into one; compare with training on the texts alone.
 
     python -m benchmarks.fusion_halves --workdir=runs/halves
     python -m benchmarks.fusion_halves --workdir=runs/halves_smoke --smoke --seeds=0     # a tiny random model
 
-The halves: `sums` of odd grades and of even ones. A run of each seed trains one adapter on each, by imitation of right
-answers, as one team. `experiments.fuse` then trains one student on right answers of both halves, once with the team's
-members as teachers and once without. Printed is the cross-entropy of right answers to validation problems, in nats per
-byte, by half. Nothing is chosen: all settings stand here. If it is stopped, the same command continues. Writes
-halves.md and halves.json.
+The halves: `sums` of odd grades and of even ones. Each seed's run trains one adapter per half, by imitation
+of right answers, as one team. `experiments.fuse` then trains one student on right answers of both halves,
+once with the team's members as teachers and once without. Prints the cross-entropy of right answers to
+validation problems, in nats per byte, by half. Nothing is tuned: all settings are in this file. If it is
+stopped, the same command continues. Writes halves.md and halves.json.
 """
 
 import json
@@ -24,7 +24,7 @@ from jaxmarl_llm.runs.results import RESULTS, run
 from jaxmarl_llm.utils import console, files
 from jaxmarl_llm.utils.statistics import bootstrap
 
-# By the agent that has learned it.
+# Halves, by the agent that learns each.
 HALVES = {"first": ("grade 1", "grade 3"), "second": ("grade 2", "grade 4")}
 STUDENTS = {"fused": [], "texts alone": ["--weight=0"]}
 SMALL = ["--config.model=random-tiny", "--config.team.rank=2", "--config.eval.samples=1"]
@@ -32,7 +32,7 @@ Sums = dict[str, np.ndarray]  # by half: nats and bytes of each of T texts, (2, 
 
 
 def training(folder: pathlib.Path, seed: int, smoke: bool) -> list[str]:
-    """The command that trains both agents of a seed."""
+    """The command that trains a seed's two agents."""
     return [
         sys.executable, "-m", "experiments.train", "--config=configs/reasoning.py", f"--config.seed={seed}",
         "--config.train.protocol=simultaneous", "--config.warm_up.steps=0", "--config.train.system=sft",
@@ -50,7 +50,7 @@ def fusing(folder: pathlib.Path, name: str, smoke: bool) -> tuple[list[str], pat
 
 
 def read(folder: pathlib.Path) -> dict[str, Sums]:
-    """By reader, of a seed: nats and bytes of every held-out text, by half."""
+    """A seed's results by reader: nats and bytes of every held-out text, by half."""
     made = {}
     for name in STUDENTS:
         path = folder / name.replace(" ", "_") / "fusion" / "report_texts.jsonl"
@@ -66,7 +66,7 @@ def read(folder: pathlib.Path) -> dict[str, Sums]:
 
 
 def table(seeds: Sequence[dict[str, Sums]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headers and rows: of one seed with intervals over the texts, of several the mean and an interval over these."""
+    """Headers and rows: one seed with intervals over texts, several with the mean and interval over seeds."""
     headers = (
         "nats per byte",
         *(f"{half}'s half" for half in HALVES),

@@ -1,14 +1,14 @@
-"""Measure what a gate does to two cooks who plan rightly with a chance of .4: ReAd in the kitchen, without a model.
+"""Measure what a gate changes for two cooks who plan rightly with probability .4: ReAd without a model.
 
     python -m benchmarks.gate --seeds=3
 
-The cooks are scripts (`tasks.worlds.planner`), all else is as in any run: configs/world.py:kitchen,gated, evaluated as
-`experiments.evaluate` does, with samples of every start. Rows: no gate (the same cooks in a pipeline), exact values of
-actions, learned ones, and exact ones of another state and action in place of each question's, which say nothing about
-it and so must change nothing. Printed are means over the seeds, and in brackets the smallest and the greatest one:
-share of the episodes in which all orders were served within the limit of steps, steps (an episode that was not
-finished counts as the limit), questions, share that was refused, and answers that count although they were refused;
-of learned values the share of the actions in question that were ever in their data.
+The cooks are scripts (`tasks.worlds.planner`), the rest is as in any run: configs/world.py:kitchen,gated,
+evaluated as `experiments.evaluate` does, with samples of every start. Rows: no gate (the same cooks in a
+pipeline), exact values of actions, learned ones, and a control: exact values of another state and action than
+each question's. These carry no information and must change nothing. Prints means over the seeds, with minimum
+and maximum in brackets: share of episodes that served all orders within the step limit, steps (an unfinished
+episode counts as the limit), questions, share that was refused, answers that count although they were
+refused, and for learned values the share of questioned actions that were in their data.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ARMS = {
 
 
 def measure(fields: dict, seed: int, samples: int) -> list[float]:
-    """The numbers of `COLUMNS` of one row; NaN where it has none."""
+    """The numbers of `COLUMNS` of one row; NaN if it has none."""
     config = world.get_config("kitchen,gated")
     config.update_from_flattened_dict(fields | {"seed": seed, "eval.samples": samples})
     validate(config)
@@ -42,7 +42,7 @@ def measure(fields: dict, seed: int, samples: int) -> list[float]:
 
 
 def cell(values: np.ndarray) -> str:
-    """The mean of some seeds, and the ends of their range."""
+    """The mean over seeds, with minimum and maximum."""
     if np.isnan(values).any():
         return ""
     return f"{values.mean():.3g} [{values.min():.3g}, {values.max():.3g}]"

@@ -1,10 +1,10 @@
-"""Decoding for two agents over one base, next to `transformers.generate` of the same rows.
+"""Compare decoding for two agents over one base with `transformers.generate` of the same rows.
 
     python -m benchmarks.generation
 
-Each side draws the first token of every row (``prefill``: it costs a look at the prompts) and then all
-tokens; the difference is ``decode``. Decoding reads the weights once per step: where that sets the floor,
-"floor / ours" is the share of the measured memory bandwidth that is reached.
+Each side draws the first token of every row (``prefill``, which reads the prompts) and then all tokens; the
+difference is ``decode``. Decoding reads the weights once per step. If that sets the floor, "floor / ours" is
+the share of the measured memory bandwidth that is reached.
 """
 
 from benchmarks import contest

@@ -3,12 +3,12 @@
     python -m benchmarks.guidance
     python -m benchmarks.guidance --task=convention
 
-Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for the
-task that are not finished, and prints their tables. Then every trained team of two turns is evaluated once more
-with no feedback but a request to try again: what remains without advice. If it is stopped, the same command
-continues. Several machines can share the work: `--seeds` runs some of the seeds, `--members` some of the members
-and what these begin from, `--have=<guidance.json>,..` takes what was finished elsewhere, `--norun`
-makes the tables of what is finished.
+Serves the experts of known skill (`benchmarks.known_expert`), runs the members of `configs/compare.py` for
+the task that are not finished, and prints their tables. Then every trained team of two turns is evaluated
+again with only a request to try again as feedback, to show what remains without advice. If it is stopped, the
+same command continues. Several machines can share the work: `--seeds` runs some of the seeds, `--members`
+some of the members and what they begin from, `--have=<guidance.json>,..` reads what was finished elsewhere,
+`--norun` only makes the tables of what is finished.
 """
 
 import argparse
@@ -31,7 +31,7 @@ WITHOUT = "no_feedback"  # the member that reads nothing between its turns
 
 
 def addresses(task: str, url: str) -> dict[str, list[str]]:
-    """Flags that say where the expert is, by member of those that ask it."""
+    """Flags that say where the expert is, for each member that asks it."""
     members = compare.MEMBERS[task].items()
     asking = [name for name, member in members if member.fields.get("expert.model")]
     return {name: [f"--config.expert.base_url={url}"] for name in asking}
@@ -40,9 +40,10 @@ def addresses(task: str, url: str) -> dict[str, list[str]]:
 def without_advice(
     task: str, workdir: pathlib.Path, results: dict, have: dict, make: bool = True
 ) -> dict[str, dict[str, dict]]:
-    """Evaluate every trained team of two turns as the member `WITHOUT` is; results as `compare.result` gives them.
+    """Evaluate every trained team of two turns as the member `WITHOUT` is; results as in `compare.result`.
 
-    ``have`` are such results that were made elsewhere; ``make=False`` evaluates nothing and takes what is there. Teams
+    ``have``: such results that were made elsewhere. ``make=False`` evaluates nothing and uses what is there.
+    Teams
     that were trained elsewhere are left out.
     """
     remaining: dict[str, dict[str, dict]] = {}

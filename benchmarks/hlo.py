@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Operations that cost nothing: names, parts and other views of what is there, and what holds other operations.
+# Operations that cost nothing: names, parts and other views of arrays, and operations that contain others.
 FREE = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "after-all", "iota", "conditional",
         "call", "opt-barrier", "copy-start", "async-start", "partition-id", "replica-id"}  # fmt: skip
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8}
@@ -40,7 +40,7 @@ def _shapes(text: str) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def executed(text: str) -> list[Instruction]:
-    """Instructions that write an array of their own: those inside of fusions and reductions do not."""
+    """Instructions that write their own array; those inside fusions and reductions do not."""
     by_name = computations(text)
     fused = {name for body in by_name.values() for each in body for name in _fused(each)}
     return [each for name, body in by_name.items() if name not in fused for each in body]
@@ -55,14 +55,14 @@ def _fused(instruction: Instruction) -> list[str]:
 
 
 class Loop(NamedTuple):
-    """The loop over tokens: kernels of one round, loops inside of it included, and the distinct instructions."""
+    """The loop over tokens: kernels of one iteration, with inner loops, and the distinct instructions."""
 
     kernels: int
     instructions: list[Instruction]
 
 
 def token_loop(text: str) -> Loop | None:
-    """The loop that draws tokens: the one with most kernels. A loop inside of it counts as often as it goes round."""
+    """The loop that draws tokens, the one with most kernels; an inner loop counts once per iteration."""
     by_name = computations(text)
     loops = [
         _loop(by_name, _named(each, "body"))
@@ -92,7 +92,7 @@ def _loop(by_name: dict[str, list[Instruction]], name: str) -> Loop:
 
 
 def _rounds(by_name: dict[str, list[Instruction]], loop: Instruction) -> int:
-    """How often a loop goes round: as the compiler says, or the number that its condition compares with; else 1."""
+    """Iterations of a loop: as the compiler says, or the number that its condition compares with; else 1."""
     if known := re.search(r'known_trip_count":\{"n":"(\d+)', loop.line):
         return int(known[1])
     lines = "\n".join(each.line for each in by_name.get(_named(loop, "condition"), ()))
@@ -103,10 +103,10 @@ def _rounds(by_name: dict[str, list[Instruction]], loop: Instruction) -> int:
 def large(
     instructions: list[Instruction], least: int, without: tuple[int, ...], logits: int = 0
 ) -> list[Instruction]:
-    """Instructions that write an array of ``least`` numbers or more, none of its axes a multiple of ``without``.
+    """Instructions that write an array of at least ``least`` numbers with no axis a multiple of ``without``.
 
-    Not among them: arrays of ``logits`` numbers, padded by 1 % at most, and parts of arrays that are on their way
-    into memory on the chip (``S(1)`` of a TPU's layout) before they are used, as everything that a product reads is.
+    Not included: arrays of ``logits`` numbers, padded by at most 1 %, and parts of arrays that are copied
+    into on-chip memory (``S(1)`` of a TPU's layout) before use, as everything that a product reads is.
     """
 
     def counts(sizes: tuple[int, ...]) -> bool:
@@ -123,7 +123,7 @@ def _prefetched(each: Instruction) -> bool:
 
 
 def scores(instructions: list[Instruction], lengths: tuple[int, ...]) -> dict[str, int]:
-    """Arrays with two axes that are multiples of lengths of sequences: bytes of each, by its shape."""
+    """Arrays with two axes that are multiples of sequence lengths: bytes of each, by its shape."""
     bytes_of: dict[str, int] = {}
     for each in instructions:
         if each.operation in FREE:

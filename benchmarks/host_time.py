@@ -1,11 +1,11 @@
-"""Measure the share of an iteration that is neither the device's work nor the judging of answers.
+"""Measure the share of an iteration that is neither device work nor judging of answers.
 
     python -m benchmarks.host_time
     python -m benchmarks.host_time --config=configs/writing.py --iterations=4
 
-Trains in a temporary folder, without evaluations, and times from outside: the programs on the device, each
-waited for, and the judge. What is left is the host's: rendering and padding prompts, decoding, credit,
-packing, transcripts. The first iteration, which compiles, does not count.
+Trains in a temporary folder, without evaluations, and times from outside: the judge, and the programs on the
+device (each is waited for). The rest is host time: rendering and padding prompts, decoding, credit, packing,
+transcripts. The first iteration, which compiles, does not count.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def main(arguments=None) -> None:
     )
     short_runs.add_arguments(parser)
     args = parser.parse_args(arguments)
-    host_memory.keep()  # as every command does
+    host_memory.keep()  # as in every command
     seconds = measure(short_runs.make_config(args.config, args.iterations))
     rows = [(name, f"{s:.3f}", f"{100 * s / seconds['whole']:.1f} %") for name, s in seconds.items()]
     print(markdown(("", "seconds", "share"), rows))

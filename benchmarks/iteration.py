@@ -1,14 +1,14 @@
-"""One whole iteration next to CoMLRL 1.4.3 and plain batched torch.
+"""Compare one whole iteration with CoMLRL 1.4.3 and plain batched torch.
 
     python -m benchmarks.iteration --mode=full
     python -m benchmarks.iteration --mode=adapters
 
 Two agents answer one problem with a group of completions each and learn from them: sampling, then one
-optimizer step per agent. Weights, prompts, sampling (temperature 1, nothing cut off) and numbers of tokens
-are the same on every side, and the sides take turns. With adapters, ``comlrl`` trains adapters too (of
-`peft`, on a base per agent); ``comlrl-full``, to be named in --against, trains all weights, as CoMLRL does on
-its own. The floor is what the measured rates of matrix products and of reads from memory allow on this
-machine. CoMLRL and torch are installed first, into an environment of their own.
+optimizer step per agent. Weights, prompts, sampling (temperature 1, no truncation) and numbers of tokens are
+the same on every side, and the sides take turns. With adapters, ``comlrl`` trains adapters too (of `peft`, on
+one base per agent); ``comlrl-full``, which you name in --against, trains all weights, as CoMLRL does by
+default. The floor is the least time at this machine's measured rates of matrix products and memory reads.
+CoMLRL and torch are installed first, into their own environment.
 """
 
 from benchmarks import contest

@@ -1,16 +1,15 @@
-"""Interrupt training runs at random moments, resume them, and compare them with the run that nobody interrupted.
+"""Interrupt training runs at random moments, resume them, and compare them with an uninterrupted run.
 
     python -m benchmarks.kills [--interruptions 50] [--seed 0] [--markdown kills.md]
 
 Four ways: SIGKILL, SIGTERM, a disk that is full and one that becomes read-only. The last two need root on
-Linux, since the runs then live in a small file system of their own; elsewhere they are left out. A run is
-interrupted up to five times, then resumed to its end. Moments are drawn from the time that a whole run takes.
+Linux, as the runs are then in a small file system of their own; elsewhere they are left out. A run is
+interrupted up to five times, then resumed to its end. Moments are random within the time of a whole run.
 
-An interruption is wrong if a process that was asked to stop, or whose disk failed, ends with a traceback; if
-a row of metrics.jsonl from before the last checkpoint is not there after the process has ended (later ones
-are made again); or if the run's end (metrics, transcripts, summary, parameters and optimizer, bit for bit)
-differs from that of the whole run.
-Exit status 1 then.
+An interruption is wrong in three cases: a process that received SIGTERM, or whose disk failed, ends with a
+traceback; a row of metrics.jsonl from before the last checkpoint is missing after the process has ended
+(later rows are made again); or the run's end (metrics, transcripts, summary, parameters and optimizer, bit
+for bit) differs from that of the uninterrupted run. The exit status is then 1.
 """
 
 import argparse
@@ -43,7 +42,7 @@ MOST = 5  # interruptions of one run
 DISK_MB = 96
 SIGNALS = ("SIGKILL", "SIGTERM")
 DISKS = ("full disk", "read-only disk")
-# What the process was at, by the last of these that it has printed.
+# The phase of a process, by the last of these lines that it has printed.
 PHASES = {
     "reading problems": "start",
     "testing the team before": "first evaluations",
@@ -64,7 +63,7 @@ class Interruption:
 
 
 class Disk:
-    """A small file system of its own for run folders, that can be filled and made read-only."""
+    """A small separate file system for run folders, which can be filled and made read-only."""
 
     def __init__(self, image: pathlib.Path, place: pathlib.Path):
         self._image, self.place = image, place
@@ -78,7 +77,7 @@ class Disk:
         _quiet("mount", "-o", "loop", self._image, self.place)
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Leave no free byte."""
         with contextlib.suppress(OSError), (self.place / "filler").open("wb", buffering=0) as file:
             for size in (1 << 20, 1 << 12, 1):
                 with contextlib.suppress(OSError):
@@ -86,12 +85,12 @@ class Disk:
                         pass
 
     def stop_writing(self) -> None:
-        """Keep what is written, and refuse to write from now on."""
+        """Make it read-only; what is written stays."""
         os.sync()
         _quiet("mount", "-o", "remount,abort", self.place)
 
     def repair(self) -> None:
-        """Make it writable again, with room, as an administrator would: check, mount, and clear away."""
+        """Make it writable again, with free space, as an administrator would: check, mount, clear away."""
         self.close()
         subprocess.run(["e2fsck", "-fy", self._image], capture_output=True, check=False)
         self._mount()
@@ -140,7 +139,7 @@ class Runs:
             )
 
     def finish(self, workdir: pathlib.Path) -> float:
-        """Run to the end; the seconds. RuntimeError with the output if it fails."""
+        """Run to the end; returns the seconds. RuntimeError with the output if it fails."""
         began = time.monotonic()
         if self.start(workdir).wait():
             raise RuntimeError(f"{workdir} does not run to its end:\n{self.printed()}")
@@ -151,14 +150,14 @@ class Runs:
         return self._output.read_text(errors="replace")
 
     def phase(self) -> str:
-        """What the last process was at when it printed its last line."""
+        """The phase of the last process when it printed its last line."""
         text = self.printed()
         return next((PHASES[mark] for mark in reversed(PHASES) if mark in text), "imports")
 
     def interrupt(
         self, workdir: pathlib.Path, way: str, after: float, place: Disk | None
     ) -> Interruption | None:
-        """Start, and interrupt after so many seconds; None if it had ended before."""
+        """Start, and interrupt after so many seconds; None if it ended before."""
         process = self.start(workdir)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(after)
@@ -173,7 +172,7 @@ class Runs:
             place.repair()
         done = Interruption(way, phase)
         text = self.printed()
-        # SIGTERM itself ends a process that does not handle it yet, or no longer.
+        # SIGTERM simply ends a process that does not handle it yet, or no longer does.
         if way != "SIGKILL" and ("Traceback" in text or code < 0 and code != -signal.SIGTERM):
             done.wrong = f"ended with code {code}:\n{text[-3000:]}"
         elif lost := [row for row in before if row not in _rows(workdir)]:
@@ -192,7 +191,7 @@ def _saved_rows(workdir: pathlib.Path) -> list[dict]:
 
 
 def differences(one: pathlib.Path, other: pathlib.Path, config) -> list[str]:
-    """What of two finished runs is not the same."""
+    """What differs between two finished runs."""
     names = []
     if smoke_runs.rows(one) != smoke_runs.rows(other):
         names.append("metrics")
@@ -209,10 +208,10 @@ def differences(one: pathlib.Path, other: pathlib.Path, config) -> list[str]:
 
 
 def interrupt_runs(runs: Runs, folder: pathlib.Path, number: int, rng: random.Random) -> list[Interruption]:
-    """So many interruptions, of as many runs as that takes, each compared with the whole one."""
+    """``number`` interruptions, of as many runs as needed, each compared with the uninterrupted run."""
     whole = folder / "whole"
     runs.finish(whole)
-    shutil.rmtree(whole)  # with that all programs are compiled
+    shutil.rmtree(whole)  # this run compiled all programs
     seconds = runs.finish(whole)
     print(f"the whole run takes {seconds:.1f} s", flush=True)
     results: list[Interruption] = []
@@ -242,7 +241,7 @@ def interrupt_runs(runs: Runs, folder: pathlib.Path, number: int, rng: random.Ra
 
 
 def table(results: list[Interruption]) -> str:
-    """Interruptions by way and phase, in Markdown: right ones of all."""
+    """Interruptions by way and phase, in Markdown: how many of all were right."""
     phases = ["imports", *PHASES.values()]
     counts = collections.Counter((done.way, done.phase) for done in results)
     right = collections.Counter((done.way, done.phase) for done in results if not done.wrong)

@@ -1,4 +1,4 @@
-"""An expert of known skill behind an OpenAI-compatible endpoint on this machine, in place of a hosted model.
+"""An expert of known skill behind an OpenAI-compatible endpoint on this machine, instead of a hosted model.
 
     python -m benchmarks.known_expert --port=8123
     python -m experiments.train --config=configs/coding.py --config.train.turns=2 \\
@@ -6,16 +6,16 @@
         --config.expert.model=skill-0.5 --config.expert.base_url=http://127.0.0.1:8123/v1 \\
         --config.expert.key_variable=
 
-It knows the reference solutions of the coding problems, and answers the question of
-`tasks.coding.expert_edits` by the name of the model:
+It knows the reference solutions of the coding problems. Its answer to the question of
+`tasks.coding.expert_edits` depends on the model's name:
 
     skill-<p>  with probability p the reference's functions, otherwise the same functions with one change that
                makes each of them another program (`wrong`); skill-1 is always right, skill-0 never
-    shuffled   the reference's functions of another problem, under the names that are wanted: this shows the
-               worth of advice that has the right form and nothing to do with the problem
+    shuffled   the reference's functions of another problem, under the expected names: this shows the worth
+               of advice that has the right form but is unrelated to the problem
 
 Whether it is right is drawn from the model's name and the question, so equal questions get equal answers, in
-any order. It reads neither tests nor rewards, and serves the loopback address only.
+any order. It reads neither tests nor rewards, and serves only the loopback address.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def skill(model: str) -> float | None:
-    """Probability of right advice of a model by its name; None for `SHUFFLED`. ValueError for other names."""
+    """Probability that a model's advice is right, by its name; None: `SHUFFLED`. ValueError for others."""
     if model == SHUFFLED:
         return None
     try:
@@ -63,7 +63,7 @@ class KnownExpert:
         known = [item for item in items if item.canonical_solution]
         if not known:
             raise UserError("no problem has a canonical solution, so the expert knows nothing")
-        # The longest prompt first: one may be the beginning of another.
+        # The longest prompt first: a prompt may be the beginning of another.
         self._items = sorted(known, key=lambda item: -len(item.prompt.strip()))
 
     def answer(self, model: str, question: str) -> str:
@@ -97,7 +97,7 @@ def draw(*texts: str) -> float:
 
 
 def wanted(question: str) -> dict[str, str]:
-    """The functions that a question wants edits of: {agent: name of its function}.
+    """The functions that a question asks edits of: {agent: name of its function}.
 
     Read from the example at the question's end. ValueError if there is none.
     """
@@ -117,7 +117,7 @@ def wanted(question: str) -> dict[str, str]:
 def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") -> dict[str, str]:
     """The reference's code for every agent: its own function, or "" if the reference has none of that name.
 
-    One agent alone gets the whole reference. ``renamed``: what the entry point is to be called instead.
+    A single agent gets the whole reference. ``renamed``: another name for the entry point.
     """
     text = item.canonical_solution
     entry = renamed or item.entry_point
@@ -130,9 +130,9 @@ def advice(item: CodingItem, functions: Mapping[str, str], renamed: str = "") ->
 
 
 def wrong(code: str) -> str:
-    """The code with one change to its last changeable place: a number one more, an operation's opposite.
+    """The code with one change at its last changeable place: a number plus one, or an operation's opposite.
 
-    Code without such a place returns None.
+    Code without such a place becomes code that returns None.
     """
     if not code:
         return code
@@ -157,7 +157,7 @@ _OPPOSITE = {
 
 
 def _changed(node: ast.AST) -> dict | None:
-    """New values of a node's fields that make it another program; None for a node that stays."""
+    """New field values that make a node another program; None for a node that is not changed."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return {"value": node.value + 1}
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -172,7 +172,7 @@ def _changed(node: ast.AST) -> dict | None:
 
 
 def _rename(code: str, old: str, new: str) -> str:
-    """The code with the functions of one name, and their uses, renamed."""
+    """The code with functions of one name, and their uses, renamed."""
     if old == new or not code:
         return code
     tree = ast.parse(code)

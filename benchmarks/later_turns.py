@@ -1,16 +1,17 @@
-"""Seconds of the gradient of a second turn, with whole prompts and with the first turn's prompt read once.
+"""Time the gradient of a second turn, with whole prompts and with the first turn's prompt read once.
 
     python -m benchmarks.later_turns --first=64,256,1024
     python -m benchmarks.later_turns --draw
 
-Two problems with ``--nodes`` answers of each of two agents; behind every answer a second turn, whose prompt is the
-first one, the answer and a sentence (``--between`` tokens, random ones), with ``--samples`` completions of
-``--new-tokens`` tokens. With adapters over the bundled model. Four prompts are read together, as by
+Two problems with ``--nodes`` answers of each of two agents, with adapters over the bundled model. After every
+answer comes a second turn with ``--samples`` completions of ``--new-tokens`` tokens. Its prompt is the first
+prompt, the answer and a sentence (``--between`` random tokens). Four prompts are read together, which is the
 default, and the two forms take turns.
 
-``--draw``: of drawing that turn instead. What stands behind the first prompt is read whole, as it is, or without
-``--kept`` tokens of it, whose keys and values an earlier turn has computed, such as the agent's own answer: no sampler
-that kept them could read less. Both draw one token; beside them stand all tokens of the turn.
+``--draw`` times drawing that turn instead. The text after the first prompt is read completely, as now, or
+without ``--kept`` tokens of it. Their keys and values were computed in an earlier turn, such as for the
+agent's own answer, so this is the least that a sampler which keeps them must read. Both draw one token;
+another column has the whole turn.
 """
 
 import argparse
@@ -36,7 +37,7 @@ DRAWS = ("first prompt", "all read (s)", "without those kept (s)", "all tokens (
 
 
 def second_turn(vocabulary: int, first: int, args) -> tuple[Batch, Batch]:
-    """The same turn of two agents with whole prompts, and with what they go on from apart; random tokens."""
+    """The same turn of two agents with whole prompts, and with shared beginnings apart; random tokens."""
     rng = np.random.default_rng(first)
     stems = rng.integers(vocabulary, size=(2, 2, first)).tolist()
     behind = rng.integers(vocabulary, size=(2, 2, args.nodes, args.between)).tolist()
@@ -75,7 +76,7 @@ def measure(first: int, args) -> tuple[str, ...]:
 
 
 def draws(first: int, args) -> tuple[str, ...]:
-    """The same of drawing: what behind the first prompt is read, whole and without what was kept."""
+    """The same for drawing: reads all tokens after the first prompt, or all but the kept ones."""
     (member,) = teams.build_team(coding.get_config("")).members
     rng, key = np.random.default_rng(first), jax.random.key(0)
 
@@ -115,7 +116,7 @@ def main(arguments=None) -> None:
     args = parser.parse_args(arguments)
     if args.draw and not 0 < args.kept < args.between:
         parser.error(f"--kept={args.kept}: allowed is 1 or more, and less than --between={args.between}")
-    host_memory.keep()  # as every command does
+    host_memory.keep()  # as in every command
     print(machine.describe())
     row, headers = (draws, DRAWS) if args.draw else (measure, GRADIENTS)
     print(markdown(headers, [row(int(first), args) for first in args.first.split(",")]))

@@ -1,11 +1,12 @@
-"""Measure the most memory of the host that reading a model takes, beside the size of its files.
+"""Measure the peak host memory of reading a model, compared with the size of its files.
 
     python -m benchmarks.loading --model=Qwen/Qwen2.5-Coder-3B --layers=2
     python -m benchmarks.loading --model=Qwen/Qwen2.5-Coder-3B --devices=1,8
 
-Random weights of the architecture, in bfloat16 and kept so, are written once, and read by a process of its own:
-onto one device, and onto several that share them (``mesh.model``). On a CPU, where the devices are fake, the
-arrays themselves lie on the host, so that 1 is the least there is; on accelerators it is far less.
+Random weights of the architecture, in bfloat16, are written once. A separate process reads them, without
+changing the dtype, onto one device, and onto several that share them (``mesh.model``). On a CPU, where
+devices are fake, the arrays themselves are in host memory, so 1 is the minimum; on accelerators it is far
+less.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from benchmarks.tables import markdown
 from jaxmarl_llm.analysis.planning import models
 
 GIB = 2.0**30
-# VmHWM and not getrusage's ru_maxrss: that one begins with the memory of the process that started this one.
+# VmHWM, as getrusage's ru_maxrss begins with the memory of the parent process.
 PROGRAM = """
 import json, pathlib, sys, time
 import jax
@@ -49,7 +50,7 @@ print(json.dumps([held("VmHWM") - before, time.perf_counter() - started]))
 
 
 def measure(folder: pathlib.Path, devices: int = 1) -> tuple[float, float]:
-    """Bytes by which a process grew at most while it read a model onto devices, and bytes of the model's files."""
+    """Peak growth in bytes of a process that reads a model onto devices, and bytes of the model's files."""
     grown, _ = _measured(folder, devices)
     return grown, size_of(folder)
 

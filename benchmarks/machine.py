@@ -1,4 +1,4 @@
-"""Measure the limits of this machine: matrix products and reads from memory."""
+"""Measure this machine's limits: rates of matrix products and memory reads."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ class Limits:
         return f"matrix products {products}; memory reads {self.bandwidth / 1e9:,.1f} GB/s"
 
     def best(self, other: "Limits") -> "Limits":
-        """The larger of each of two measurements: what disturbs a measurement only lowers it."""
+        """The larger of two measurements of each: disturbances only lower a rate."""
         flops = {name: max(rate, other.flops[name]) for name, rate in self.flops.items()}
         return Limits(flops, max(self.bandwidth, other.bandwidth))
 
@@ -38,7 +38,7 @@ def measure(formats: tuple[str, ...] = ("float32",)) -> Limits:
 
 
 def describe() -> str:
-    """The device, what JAX runs on it, and how busy the machine is with other things."""
+    """The device, the versions of JAX and Python, and the load of the machine by other work."""
     device = jax.devices()[0]
     name = f"CPU, {len(os.sched_getaffinity(0))} cores" if device.platform == "cpu" else device.device_kind
     versions = f"JAX {jax.__version__}, Python {platform.python_version()}"

@@ -3,9 +3,9 @@
     python -m benchmarks.optimisation_problems --source=python
     python -m benchmarks.optimisation_problems --source=cpp --category=reduce --category=scan --max_pairs=51
 
-A rewrite keeps its label where a faster one is credited with more than FASTER, a slower one with less than
-SLOWER, a wrong one gives a wrong answer on a timed input, and a broken one does not load. The command ends
-with 1 where one does not, or where a reference's time is not between LEAST and MOST.
+A rewrite deserves its label if: faster: it is credited with more than FASTER; slower: with less than SLOWER;
+wrong: it gives a wrong answer on a timed input; broken: it does not load. The exit code is 1 if a rewrite
+does not deserve its label, or if a reference's time is not between LEAST and MOST.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxmarl_llm.executor import Executor, Program, Timing, TimingPlan
 from jaxmarl_llm.tasks.programs.optimisation_items import CATEGORIES, OptimisationItem, Rewrite, load_items
 
 FASTER, SLOWER = 1.15, 0.9  # credited speed-ups
-LEAST, MOST = 0.04, 0.12  # s, of a reference; a few milliseconds of each call are not the program's own
+LEAST, MOST = 0.04, 0.12  # s, of a reference; a few milliseconds of each call are overhead
 
 
 def program(item: OptimisationItem, source: str) -> Program:
@@ -60,7 +60,7 @@ def measured(
 def problem_row(
     item: OptimisationItem, measurements: list[tuple[Rewrite, Timing]]
 ) -> tuple[list[str], list[str]]:
-    """The problem's row of the table, and the contradictions of its labels."""
+    """The problem's table row, and its contradicted labels."""
     name = item.task_id.partition("/")[2]
     times = [timing.baseline_seconds for _, timing in measurements if timing.baseline_seconds]
     seconds = sorted(times)[len(times) // 2] if times else 0.0
@@ -80,7 +80,7 @@ def problem_row(
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 1 where a label is contradicted."""
+    """Command line entry: 1 if a label is contradicted."""
     parser = argparse.ArgumentParser("python -m benchmarks.optimisation_problems")
     parser.add_argument("--source", default="python", help="python, cpp, or the path of a .toml file")
     parser.add_argument("--category", action="append", choices=CATEGORIES, help="this one; may be repeated")

@@ -1,4 +1,4 @@
-"""This package's side of the benchmarks: the programs that training runs, timed on one problem."""
+"""This package's side of the benchmarks: the programs of training, timed on one problem."""
 
 import dataclasses
 import functools
@@ -38,10 +38,10 @@ def make_config(
     problems: int = 1,
     agents: tuple[str, ...] = ("aux", "main"),
 ) -> config_dict.ConfigDict:
-    """The default settings of training, but for one problem or so many. ValueError names what is not allowed.
+    """The default training settings, but for one or more problems. ValueError names what is not allowed.
 
-    ``dtype`` is of the computation; full copies and their optimizers are kept in it, too, as the peers' are. A
-    sampler of another number format than the policy's is corrected for by importance weights.
+    ``dtype`` is that of the computation, and also of full copies and their optimizers, as on the peers' side.
+    If the sampler's number format differs from the policy's, importance weights correct for it.
     """
     if mode not in ("full", "adapters"):
         raise UserError(f"mode={mode!r} must be full or adapters: frozen agents have nothing to update")
@@ -81,7 +81,7 @@ def read(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def advantages(group: int) -> list[float]:
-    """Advantages of the completions of a group: no two alike, the mean 0."""
+    """Advantages of a group's completions: all different, with mean 0."""
     return np.linspace(-1, 1, group).tolist()
 
 
@@ -89,13 +89,13 @@ class Ours:
     """One stack of agents that share a model; answers as a `peers.Peer` does.
 
     Attributes:
-      stack, base, state: the agents, their frozen parameters, and what they learn, which an update donates.
-      texts, prompts: the first problem of each agent, as text and as tokens; further ones are random tokens.
+      stack, base, state: the agents, their frozen parameters, and what they learn (an update donates it).
+      texts, prompts: each agent's first problem, as text and as tokens; further ones are random tokens.
     """
 
     def __init__(self, config):
         self.config, (member,) = config, teams.build_team(config).members
-        # No token ends a completion: every side draws equally many.
+        # No token ends a completion: every side draws equally many tokens.
         self.stack = dataclasses.replace(member.stack, eos_ids=(), stops=())
         self.base, self.loss = member.base, training.loss_config(config)
         self._optimizer = training.build_optimizer(config)
@@ -107,7 +107,7 @@ class Ours:
             member.tokenizer.vocab_size, size=(len(self.prompts), config.train.prompts - 1, length)
         )
         every = [[one, *rest.tolist()] for one, rest in zip(self.prompts, others, strict=True)]
-        self._prompts_NBP, self._lengths_NB, _ = pad_team(every)  # random ones begin with nothing in common
+        self._prompts_NBP, self._lengths_NB, _ = pad_team(every)  # random ones have no common beginning
         self._draws = 0
 
     @property
@@ -116,7 +116,7 @@ class Ours:
         return self.stack.policy.config
 
     def ask(self, unit: str, new_tokens: int) -> dict[str, float]:
-        """Do one unit of work, ``iteration``, ``generate`` or ``gradients``; seconds of its phases."""
+        """Do one unit of work, ``iteration``, ``generate`` or ``gradients``; returns seconds by phase."""
         return getattr(self, f"_{unit}")(new_tokens)
 
     def _iteration(self, new_tokens: int) -> dict[str, float]:
@@ -149,7 +149,7 @@ class Ours:
         return self.loss.pack(packing.Batch(*prompts, *drawn, advantages_NR))
 
     def update(self, samples: sampling.Samples):
-        """One optimizer step of every agent on completions; the new state, and the metrics of `update.train_step`."""
+        """One optimizer step of every agent on completions; its new state and the metrics of `train_step`."""
         fixed = self.stack, self.loss, self._optimizer, self.base
         self.state, metrics = update.train_step(*fixed, self.state, (self._pack(samples),))
         return self.state, metrics
@@ -169,7 +169,7 @@ class Ours:
 
 
 def timed(run):
-    """The result of ``run``, once the device has computed it, and the seconds that this took."""
+    """The result of ``run``, after the device has computed it, and the seconds taken."""
     start = time.perf_counter()
     result = jax.block_until_ready(run())
     return result, time.perf_counter() - start

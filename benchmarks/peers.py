@@ -1,4 +1,4 @@
-"""The systems that this package is compared with, in an environment and in processes of their own.
+"""The systems that this package is compared with, in a separate environment and separate processes.
 
 A `Peer` keeps its models loaded and answers one JSON line per request, so that units of work can alternate
 between systems.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from jaxmarl_llm.weights import model_files
 
 COMLRL = "comlrl-1.4.3"
-# Torch alone and first, so that the second call has no reason to bring another one.
+# Torch alone and first, so that the second call does not install another torch.
 INSTALLS = (
     ("torch==2.13.0",),
     ("comlrl==1.4.3", "transformers==5.23.0", "peft==0.21.2"),
@@ -30,19 +30,19 @@ def default_folder() -> pathlib.Path:
 
 
 def make_environment(folder: pathlib.Path) -> pathlib.Path:
-    """The Python of a virtual environment with `INSTALLS`; built if it is missing or they have changed."""
+    """The Python of a virtual environment with `INSTALLS`; built if missing or changed."""
     python, ready, wanted = folder / "bin" / "python", folder / "ready", json.dumps(INSTALLS)
     if not ready.is_file() or ready.read_text() != wanted:
         print(f"installing {COMLRL} and what it is compared by into {folder} (once)", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         for packages in INSTALLS:
             subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
-        ready.write_text(wanted)  # last: an interrupted installation begins anew
+        ready.write_text(wanted)  # last: an interrupted installation starts again
     return python
 
 
 def installed() -> pathlib.Path | None:
-    """A Python that has CoMLRL, torch and peft: this one, or that of the environment, if it was made; else None."""
+    """A Python that has CoMLRL, torch and peft: this one, or the environment's if it exists; else None."""
     if all(importlib.util.find_spec(name) for name in ("comlrl", "torch", "peft")):
         return pathlib.Path(sys.executable)
     folder = default_folder()
@@ -52,7 +52,7 @@ def installed() -> pathlib.Path | None:
 class Peer:
     """A process that answers requests with its measurements: one JSON line in, one out.
 
-    It may import from this checkout. Its standard error is kept, and shown if it ends before it has answered.
+    It may import from this checkout. Its standard error is kept, and shown if it ends before answering.
     """
 
     def __init__(self, command: Sequence[str | pathlib.Path], name: str):
@@ -88,5 +88,5 @@ class Peer:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             try:
                 stream.close()
-            except BrokenPipeError:  # a request that nobody read
+            except BrokenPipeError:  # the process did not read the request
                 pass

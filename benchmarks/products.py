@@ -1,10 +1,10 @@
-"""Measure how fast the model's own matrix products run beside the machine's limits: a bound on each phase.
+"""Measure how fast the model's matrix products run compared with the machine's limits: a bound on each phase.
 
     python -m benchmarks.products
 
-The linear maps of all layers, one after the other, each with weights of its own as in the model, for few rows
-(a token of each row that decodes) and for many (the tokens of an update); and the map to the vocabulary. Each in
-every way in which `policy.dense.Product` writes it.
+Runs the linear maps of all layers one by one, each with its own weights as in the model, and the map to the
+vocabulary; for few rows (a token of each row that decodes) and for many (the tokens of an update). Each is
+timed in every form of `policy.dense.Product`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROWS = (1, 8, 16, 32, 64, 512, 1024)
 
 
 def shapes(c) -> dict[str, tuple[int, int, int]]:
-    """Number of products, their features and their results, by name, of a `PolicyConfig`."""
+    """Number of products, input size and output size, by name, of a `PolicyConfig`."""
     d, heads = c.d_model, c.n_heads * c.head_dim
     return {
         "queries, outputs": (2 * c.n_layers, d, heads),
@@ -38,7 +38,7 @@ def shapes(c) -> dict[str, tuple[int, int, int]]:
 
 @functools.partial(jax.jit, static_argnames="product")
 def products(x_RD, kernels, product: Product):
-    """The greatest result of every product, so that all are computed."""
+    """The maximum of every product, so that all are computed."""
     return [multiply(product, x_RD, kernel, jnp.float32).max() for kernel in kernels]
 
 

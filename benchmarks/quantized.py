@@ -1,11 +1,11 @@
-"""Measure what quantising a frozen base does to its predictions, by `model_options.quantize`.
+"""Measure how quantising a frozen base (`model_options.quantize`) changes its predictions.
 
     python -m benchmarks.quantized
 
-The texts are test problems of the written set, each with its solution, behind one another as a program has them; no
-training of this project reads them. Of every token but a text's first: the divergence KL(p || q) from the
-distribution p of the model as it is stored to that q of the quantised one, in nats; whether both have the same most
-likely token; and how much less likely the token that is there has become. Everything is computed in float32.
+The texts are test problems of the written set, each followed by its solution, as in a program; no training of
+this project reads them. For every token but a text's first: the divergence KL(p || q) in nats, where p is the
+stored model's distribution and q the quantised model's; whether both have the same most likely token; and how
+much less likely the actual token became. Everything is computed in float32.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from jaxmarl_llm.weights import model_files
 
 
 def held_texts(number: int) -> list[str]:
-    """The first test problems of the files in turn, with their solutions."""
+    """The first test problems, from each file in turn, with their solutions."""
     folder = importlib.resources.files("jaxmarl_llm.tasks") / "data" / "written"
     by_file = []
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
@@ -38,7 +38,7 @@ def held_texts(number: int) -> list[str]:
 
 @functools.partial(jax.jit, static_argnames="policy")
 def compared(policy, stored, quantised_variables, tokens_L, length) -> jax.Array:
-    """Sums over a text's tokens but the first: KL, equal choices, log p - log q of what is there, and 1 each."""
+    """Sums over a text's tokens but the first: KL, equal choices, log p - log q of the token, and 1."""
     positions_1L = jnp.arange(tokens_L.shape[0])[None]
 
     def log_probs(variables):
@@ -55,7 +55,7 @@ def compared(policy, stored, quantised_variables, tokens_L, length) -> jax.Array
 
 
 def losses(model: weights.LoadedModel, variables, texts) -> np.ndarray:
-    """Means over the tokens of the texts but their first: KL, share of equal choices, log p - log q; their number."""
+    """Means over all tokens but each text's first: KL, share of equal choices, log p - log q; the count."""
     total = np.zeros(4)
     for text in texts:
         ids = model.tokenizer.encode(text)
@@ -66,7 +66,7 @@ def losses(model: weights.LoadedModel, variables, texts) -> np.ndarray:
 
 
 def bits(variables) -> float:
-    """Bits a weight of the layers' linear maps takes, on average, with its part of a scale."""
+    """Mean bits per weight of the layers' linear maps, including its part of the scales."""
     count = sum(np.prod(shape) for shape in quantised.kernel_shapes(variables).values())
     return 8 * sum(x.nbytes for x in jax.tree.leaves(variables[quantised.COLLECTION])) / count
 

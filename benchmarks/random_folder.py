@@ -1,6 +1,6 @@
 """A Hugging Face folder with random weights of a published architecture, written tensor by tensor.
 
-Speed and memory do not depend on what the weights are; real ones of that size are not at hand everywhere.
+Speed and memory do not depend on the weights' values, and real weights of this size are not always available.
 """
 
 import json
@@ -18,7 +18,7 @@ DTYPES = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 
 
 class RandomTensors(Mapping):
-    """Tensors by their Hugging Face names, drawn when they are read: norms of 1, normal numbers for all else."""
+    """Tensors by Hugging Face name, drawn when they are read: ones for norms, normal numbers for the rest."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], dtype: str):
         self._shapes, self._dtype = dict(shapes), np.dtype(DTYPES[dtype])
@@ -43,9 +43,9 @@ class RandomTensors(Mapping):
 def write(
     folder: pathlib.Path, config: PolicyConfig, dtype: str = "bfloat16", with_tokenizer: bool = True
 ) -> pathlib.Path:
-    """Write a model of this architecture unless the folder is there; the folder.
+    """Write a model of this architecture unless the folder exists; returns the folder.
 
-    ``with_tokenizer``: the default model's is put beside it; the vocabulary must be as large as that.
+    ``with_tokenizer``: also write the default model's tokenizer; the vocabulary must have at least its size.
     """
     shapes = hf.tensor_shapes(config)
     if folder.exists():

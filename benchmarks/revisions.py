@@ -1,12 +1,13 @@
-"""Seconds of an iteration in this tree and in an earlier revision of it, which take turns.
+"""Time an iteration in this tree and in an earlier revision of it; the two take turns.
 
     python -m benchmarks.revisions --before=05a9594
     python -m benchmarks.revisions --before=05a9594 --isa=AVX2    # as on a processor without AVX-512
     python -m benchmarks.revisions --before=05a9594 -- --mode=full --rounds=2
 
-A turn is a process of its own, `benchmarks.iteration` without peers in a checkout of the revision, with what stands
-behind ``--``; the work is the same in both. A process compiles, then times some iterations (--rounds of
-benchmarks.iteration), whose medians are compared turn by turn. ``--isa`` limits the instructions of XLA's own code
+A turn is a separate process: `benchmarks.iteration` without peers in a checkout of the revision, with the
+options after ``--``. The work is the same in both. A process compiles, then times some iterations (--rounds
+of benchmarks.iteration); their medians are compared turn by turn. ``--isa`` limits the instructions of XLA's
+own code
 (``--xla_cpu_max_isa``); libraries that it calls may use others.
 """
 

@@ -1,6 +1,6 @@
-"""Let systems take turns at the same work, and take ratios of their times, round by round.
+"""Let systems take turns at the same work, and compute ratios of their times, round by round.
 
-The other load of a machine changes from minute to minute: there only ratios within a round mean much.
+The other load of a machine changes from minute to minute, so only ratios within a round mean much.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ Seconds = dict[str, float]  # by phase
 def alternate(units: Mapping[str, Callable[[], Seconds]], rounds: int) -> dict[str, list[Seconds]]:
     """Seconds by system and round, after a round that does not count (it compiles and fills caches).
 
-    Every other round runs in the opposite order: a machine that slows down evenly harms all alike.
+    Every other round runs in reverse order, so a machine that slows down evenly affects all equally.
     """
     if rounds < 1:
         raise UserError(f"rounds={rounds} must be at least 1")
@@ -41,9 +41,9 @@ class Ratio:
 
 
 def ratios(theirs: Sequence[Seconds], ours: Sequence[Seconds]) -> dict[str, Ratio]:
-    """How many times as long they took as we did, by phase and for the ``whole``.
+    """Their time divided by ours, by phase and for the ``whole``.
 
-    Times are compared within a round. A phase that only one side has counts in the whole alone.
+    Times are compared within a round. A phase that only one side has counts only in the whole.
     """
     pairs = [(_with_whole(a), _with_whole(b)) for a, b in zip(theirs, ours, strict=True)]
     shared = [phase for phase in pairs[0][1] if phase in pairs[0][0]]

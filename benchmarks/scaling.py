@@ -1,12 +1,12 @@
-"""Measure strong and weak scaling over the devices of a mesh, and how cutting the work changes its result.
+"""Measure strong and weak scaling over the devices of a mesh, and how sharding changes the result.
 
     python -m benchmarks.scaling --axis=data
 
 Two agents draw answers to some problems and take the gradient of their loss, on 1, 2, 4, .. devices along one
-axis of the mesh. Strong scaling: as many problems as the most devices, however many share them. Weak scaling:
-a problem for each device. On a CPU the devices are fake (eight that share its cores): their times show only
-the cost of cutting, and the last columns are what counts: the greatest difference of any gradient from one
-device's, as a share of the greatest gradient, and the share of tokens drawn alike.
+axis of the mesh. Strong scaling: always as many problems as the largest number of devices. Weak scaling: one
+problem per device. On a CPU the devices are fake (eight that share its cores), so times show only the cost of
+sharding, and the last columns matter: the largest difference of any gradient from that of one device,
+relative to the largest gradient, and the share of drawn tokens that are equal.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Runs that differ in their seed, side by side: a Markdown table of their states on the test, and a picture.
+"""Compare runs that differ in their seed: a Markdown table of test results by state, and a picture.
 
 Command:   python -m benchmarks.seeds runs/seed0 runs/seed1 runs/seed2 --picture=docs/coding.png
-A number is the mean of the runs; round brackets hold its 95 % interval over the runs, square ones that over
-the test problems, which are the same in all runs.
+A number is the mean over the runs. Round brackets have its 95 % interval over the runs, square brackets that
+over the test problems, which are the same in all runs.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def table(folders: list[pathlib.Path]) -> str:
 
 
 def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: str) -> str:
-    """Mean and intervals of a number of one state; nothing where a run does not have it."""
+    """Mean and intervals of a number of one state; empty if a run does not have it."""
     values = [summary[state].get(name) for summary in summaries]
     if None in values:
         return ""
@@ -60,7 +60,7 @@ def _cell(folders: list[pathlib.Path], summaries: list[dict], state: str, name: 
 
 
 def seconds(folder: pathlib.Path, summary: dict) -> float:
-    """Seconds of a run, with those of the warm-up that it begins from, also if other runs share it."""
+    """Seconds of a run, including the warm-up that it begins from, even if other runs share it."""
     config = run_folder.load_run(folder)
     warm_up = begin.source(config, folder) if config.warm_up.steps else None
     return summary["seconds"] + (load(warm_up)["seconds"] if warm_up else 0)

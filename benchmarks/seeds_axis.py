@@ -1,9 +1,9 @@
-"""Seconds of an iteration of S seeds that are trained together, against those of S runs one after the other.
+"""Compare seconds of an iteration of S seeds trained together with those of S runs one after the other.
 
     python -m benchmarks.seeds_axis --config=configs/coding.py --seeds=1,2,4
 
-At each S the two take turns; of a run the first iteration, which compiles, does not count. An iteration of
-seeds together is over when it is over for all; of single runs the seconds of their iterations add up.
+At each S the two take turns. A run's first iteration, which compiles, does not count. For seeds together, an
+iteration lasts until all have finished it; for single runs, the seconds of their iterations are summed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from jaxmarl_llm.utils import host_memory
 
 
 def together(config, count: int) -> Seconds:
-    """Mean seconds of an iteration of so many seeds in one process."""
+    """Mean seconds of an iteration of ``count`` seeds in one process."""
     own = copy.deepcopy(config)
     own.seeds = tuple(range(count))
     with tempfile.TemporaryDirectory() as folder:
@@ -35,7 +35,7 @@ def together(config, count: int) -> Seconds:
 
 
 def apart(config, count: int) -> Seconds:
-    """Mean seconds of an iteration of each of so many single runs, added up."""
+    """Mean seconds of an iteration of each of ``count`` single runs, summed."""
     total = 0.0
     for seed in range(count):
         own = copy.deepcopy(config)
@@ -45,7 +45,7 @@ def apart(config, count: int) -> Seconds:
 
 
 def _seconds(folder: pathlib.Path) -> list[float]:
-    """Of every iteration of a run but the first."""
+    """Seconds of every iteration of a run but the first."""
     rows = map(json.loads, (folder / FILE_NAME).read_text().splitlines())
     return [row["seconds"] for row in rows if "seconds" in row][1:]
 
@@ -76,7 +76,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--seeds", default="1,2,4", help="numbers of seeds (1,2,4)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
     args = parser.parse_args(arguments)
-    host_memory.keep()  # as every command does
+    host_memory.keep()  # as in every command
     print(machine.describe())
     config = short_runs.make_config(args.config, args.iterations)
     print(measure(config, [int(count) for count in args.seeds.split(",")], args.rounds))

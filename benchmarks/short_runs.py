@@ -1,4 +1,4 @@
-"""Training runs of a few iterations in a temporary folder, to measure what they take."""
+"""Training runs of a few iterations in a temporary folder, to measure their time."""
 
 import argparse
 import importlib
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def make_config(name: str, iterations: int) -> config_dict.ConfigDict:
-    """The config ``path/of/file.py:options`` for so many iterations after the first, with no evaluation."""
+    """The config ``path/of/file.py:options``: ``iterations`` after the first one, without evaluation."""
     path, _, options = name.partition(":")
     config = importlib.import_module(path.removesuffix(".py").replace("/", ".")).get_config(options)
     config.train.steps = iterations + 1

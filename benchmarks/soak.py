@@ -2,16 +2,16 @@
 
     python -m benchmarks.soak [--programs 50000] [--workers 2] [--seed 0] [--start 0]
 
-The programs are drawn by the seed. No two texts are equal: no verdict comes from the cache. After each 1000
-programs a line shows how many verdicts were wrong so far, how many processes, descriptors and files there are
-and how much memory the processes hold. After the first 40 % of the lines there may be no process, descriptor
-or file more, and in the second half of the rest not more than 5 % more resident memory than in the first half
-(medians, by kind of process: testers swing by 2 MB as values come and go, and all workers are replaced after
-5000 programs). Exit status 1: a verdict was wrong, or something grew. What another process makes in /tmp or
-/dev/shm meanwhile counts as well, so the new names are listed.
+The seed determines the programs. No two texts are equal, so no verdict comes from the cache. After each 1000
+programs a line shows how many verdicts were wrong so far, the numbers of processes, descriptors and files,
+and the memory of the processes. After the first 40 % of the lines, the numbers of processes, descriptors and
+files may not grow. In the second half of the remaining lines, resident memory may be at most 5 % above that
+in the first half (medians, by kind of process: testers vary by 2 MB as values come and go, and all workers
+are replaced after 5000 programs). Exit status 1: a verdict was wrong, or something grew. Files that another
+process creates in /tmp or /dev/shm meanwhile count as well, so the new names are listed.
 
 Most of the time goes to programs that are stopped at a limit, after 0.3 s of CPU time or 1 s asleep; they are
-drawn a fifth as often as other hostile ones. --start 20000 goes on with the programs from there.
+drawn a fifth as often as other hostile ones. --start 20000 continues from program 20000.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tests.helpers.attacks.record import TESTS
 
 LIMITS = Limits(cpu_seconds=0.3, wall_seconds=1.0, memory_mb=256)
 HOSTILE = 0.25  # share of the programs
-STOPPED = 0.2  # how often an attack that is stopped at a limit is drawn, compared with the others
+STOPPED = 0.2  # frequency of attacks that are stopped at a limit, relative to the others
 GROWTH = 1.05  # of resident memory
-WARM = 0.4  # share of the lines that do not count: the supervisor's cache of verdicts fills meanwhile
-SETTLE = 0.5  # seconds before a look, in which the testers give memory back
+WARM = 0.4  # share of the lines that do not count: the supervisor's verdict cache is still filling
+SETTLE = 0.5  # seconds before an observation, in which testers free memory
 FOLDERS = ("/tmp", "/dev/shm")
 SHOWN = 20  # wrong verdicts that are printed
 
@@ -74,8 +74,8 @@ def _is_stopped(attack, level: int) -> bool:
 class State:
     """The processes, descriptors, memory and files between two batches.
 
-    names: what the processes of ours run, by process id; 0 is this process. descriptors: their number, None
-    where the system does not allow it to be read; memory: resident bytes. files: names in FOLDERS.
+    names: what our processes run, by process id; 0 is this process. descriptors: their number, None if the
+    system does not allow reading it; memory: resident bytes. files: names in FOLDERS.
     """
 
     names: dict[int, str]
@@ -110,11 +110,11 @@ def _role(process: psutil.Process) -> str:
 
 
 class Leaks:
-    """Compares states with the first one that counts, and the memory of its second half with its first."""
+    """Compares states with the first one that counts, and memory of the second half with the first half."""
 
     def __init__(self, before: State):
         self.before, self.first = before, None
-        self.memory: dict[str, list[int]] = collections.defaultdict(list)  # bytes by role, look by look
+        self.memory: dict[str, list[int]] = collections.defaultdict(list)  # bytes by role, in order
         self.faults: list[str] = []
 
     def look(self, state: State) -> list[str]:
@@ -137,7 +137,7 @@ class Leaks:
         return messages
 
     def growth(self) -> dict[str, float]:
-        """By role: median memory of the later looks over that of the earlier ones."""
+        """By role: median memory of the later observations divided by that of the earlier ones."""
         ratios = {}
         for role, sizes in self.memory.items():
             middle = len(sizes) // 2

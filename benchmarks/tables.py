@@ -1,4 +1,4 @@
-"""Markdown tables of what was measured."""
+"""Markdown tables of measurements."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ def comparison(seconds: Mapping[str, Sequence[Seconds]], floors: Seconds) -> str
 
     Args:
       seconds: by system and round; ours is named ``ours``.
-      floors: least seconds of the phases that ours has, by phase.
+      floors: minimum seconds of the phases that ours has, by phase.
     """
     our_medians = medians(seconds["ours"])
     phases = dict.fromkeys(phase for rounds in seconds.values() for phase in medians(rounds))

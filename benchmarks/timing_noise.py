@@ -1,10 +1,10 @@
-"""Measure how often a rewrite that changes nothing passes for faster or slower.
+"""Measure how often a rewrite that changes nothing is measured as faster or slower.
 
     python -m benchmarks.timing_noise [--trials 100] [--source python] [--pairs 7 21] [--width 0.1]
 
-Each trial measures one optimisation problem's reference against the same program with another comment, or
-with another name for a loop's variable; trials go round the problems. Nothing is gained, so that `credited`
-should be exactly 1. Printed are the trials in which it was, and percentiles of the raw speed-ups, which show
+Each trial compares one optimisation problem's reference with the same program with another comment, or with
+another name for a loop's variable; trials cycle through the problems. There is no gain, so `credited` should
+be exactly 1. Prints the number of trials in which it was, and percentiles of the raw speed-ups, which show
 what would be rewarded without the noise floor and the interval.
 """
 
@@ -26,18 +26,18 @@ from jaxmarl_llm.utils.errors import UserError
 LIMITS = Limits(cpu_seconds=10.0)
 WANTED = 0.95  # share of trials without a speed-up
 _COMMENT = {"python": "#", "c++": "//"}
-# A loop's variable where it is introduced.
+# The place that introduces a loop's variable.
 _VARIABLE = {"python": r"\bfor (\w+) in\b", "c++": r"\bfor \((?:const )?(?:int|size_t|long|char) (\w+) ="}
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
 
 def commented(item: OptimisationItem, trial: int) -> str:
-    """The reference below a comment that no other trial has."""
+    """The reference after a comment that no other trial has."""
     return f"{_COMMENT[item.language]} Trial {trial}.\n{item.source}"
 
 
 def renamed(item: OptimisationItem, trial: int) -> str:
-    """The reference with another name for the first loop's variable; a comment where there is none."""
+    """The reference with another name for the first loop's variable; with a comment if there is no loop."""
     match = re.search(_VARIABLE[item.language], item.source)
     if match is None:
         return commented(item, trial)
@@ -74,7 +74,7 @@ def run_trials(
 
 
 def table(timings: Sequence[Timing]) -> str:
-    """Percentiles over the trials, of the raw speed-ups and of what is measured beside them."""
+    """Percentiles over the trials of the raw speed-ups and of the other measured numbers."""
     columns = {
         "raw speed-up": [t.speedup for t in timings],
         "noise floor": [t.noise for t in timings],
@@ -89,12 +89,12 @@ def table(timings: Sequence[Timing]) -> str:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value that is nearest to having ``percent`` percent of the others below it."""
+    """The percentile: the value with nearest to ``percent`` percent of the others below it."""
     return sorted(values)[round(percent / 100 * (len(values) - 1))]
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 1 where too many trials found a difference."""
+    """Command line entry: 1 if too many trials show a difference."""
     parser = argparse.ArgumentParser(
         "python -m benchmarks.timing_noise", description=__doc__.partition("\n")[0]
     )

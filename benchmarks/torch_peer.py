@@ -1,12 +1,12 @@
-"""The torch side of the benchmarks: a `peers.Peer` in its own environment (torch, no JAX).
+"""The torch side of the benchmarks: a `peers.Peer` in a separate environment (torch, no JAX).
 
     python torch_peer.py SETTINGS
 
 SETTINGS is JSON, made by contest.py. Two systems do the same work on the same weights, prompts and numbers of
-tokens, in the dtype of the settings. ``comlrl`` is CoMLRL 1.4.3's own trainer. ``torch`` is what one writes
-without it: `transformers.generate` for all samples of a prompt, one forward and backward pass over them, AdamW.
-With mode ``adapters`` both train LoRA adapters of `peft`: CoMLRL is given two models with one each, ``torch``
-keeps one base with two.
+tokens, in the dtype of the settings. ``comlrl`` is CoMLRL 1.4.3's own trainer. ``torch`` is simple code
+without it: `transformers.generate` for all samples of a prompt, one forward and backward pass over them,
+AdamW. With mode ``adapters`` both train LoRA adapters of `peft`: CoMLRL gets two models with one adapter
+each, ``torch`` has one base with two adapters.
 """
 
 import collections
@@ -25,20 +25,20 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class Clock:
-    """Seconds by phase, the device's work included."""
+    """Seconds by phase, including device work."""
 
     def __init__(self, device: str):
         self._device, self.seconds = device, collections.Counter()
 
     def now(self) -> float:
-        """Seconds since some moment, once the device is idle."""
+        """Seconds since a fixed moment, after the device is idle."""
         if self._device != "cpu":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     @contextlib.contextmanager
     def phase(self, name: str):
-        """Add what happens inside to a phase."""
+        """Add the time of the block to a phase."""
         start = self.now()
         yield
         self.seconds[name] += self.now() - start
@@ -69,7 +69,7 @@ class Plain:
                 self._base.add_adapter(f"agent_{n}", lora(settings))
         else:
             self._models = [load(settings) for _ in self._agents]
-        # The fused optimizer reads and writes every array once: the fastest that torch has.
+        # The fused optimizer reads and writes every array once; it is torch's fastest.
         self._optimizers = [
             torch.optim.AdamW(self._learned(n), lr=settings["lr"], fused=True) for n in self._agents
         ]
@@ -93,7 +93,7 @@ class Plain:
                 input_ids=prompt,
                 attention_mask=torch.ones_like(prompt),
                 num_return_sequences=self._settings["group"],
-                min_new_tokens=new_tokens,  # none ends early
+                min_new_tokens=new_tokens,  # no completion ends early
                 max_new_tokens=new_tokens,
                 do_sample=True,
                 temperature=1.0,
@@ -181,7 +181,7 @@ class Reference:
                 rollout_buffer_size=1,
             ),
         )
-        self._trainer.verbose = False  # of its progress bar
+        self._trainer.verbose = False  # no progress bar
 
     def iteration(self, clock: Clock, new_tokens: int) -> None:
         """One epoch over one problem."""
@@ -204,7 +204,7 @@ class _Timed(MAGRPOTrainer):
 
 
 def serve(settings: dict, requests, answers) -> None:
-    """Answer every request: one with a unit by the seconds of its phases, one without by the device."""
+    """Answer every request: with the seconds of its phases if it names a unit, else with the device."""
     if settings["device"] == "cpu":
         name = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
     else:
@@ -222,7 +222,7 @@ def serve(settings: dict, requests, answers) -> None:
 
 
 if __name__ == "__main__":
-    # Libraries print: what goes to the standard output must not reach the answers.
+    # Libraries print: their standard output must not mix with the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve(json.loads(sys.argv[1]), sys.stdin, out)

@@ -1,10 +1,10 @@
-"""The forward and backward pass of the update, next to the same loss in plain batched torch.
+"""Compare the update's forward and backward pass with the same loss in plain batched torch.
 
     python -m benchmarks.training_step --mode=full
 
-Gradients of both agents' losses on random completions, no optimizer. The floor is the work that is needed,
-each prompt once per group, at the measured rate of matrix products: "floor / ours" is the share of that rate
-which is reached.
+Gradients of both agents' losses on random completions, no optimizer. The floor is the time of the necessary
+work, with each prompt once per group, at the measured rate of matrix products: "floor / ours" is the share of
+that rate that is reached.
 """
 
 from benchmarks import contest

@@ -1,4 +1,4 @@
-"""The size and shape of the source tree: folders, files, lines, imports between folders, longest functions.
+"""Measure the source tree: folders, files, lines, imports between folders, longest functions.
 
 Command:   python -m benchmarks.tree [folder of a checkout]
 """
@@ -19,8 +19,8 @@ def measure(root: pathlib.Path) -> dict:
 
     Returns:
       ``folders``: {folder: (files, lines)}; ``entries``: files and folders at the top of the package;
-      ``functions``: (lines, name) of each function, longest first; ``arrows``: pairs of folders (rooms) of which
-      the first imports the second; ``median_file``: lines.
+      ``functions``: (lines, name) of each function, longest first; ``arrows``: pairs of folders (rooms), the
+      first of which imports the second; ``median_file``: lines.
     """
     folders: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     functions, arrows, lengths = [], set(), []

@@ -1,15 +1,16 @@
-"""Measure how well critics tell the worth of single turns of a dialogue, on a riddle where it is known exactly.
+"""Measure how well critics estimate the value of single dialogue turns, on a riddle with known values.
 
     python -m benchmarks.turn_credit --seeds=3
 
-An agent of known habits (`tasks.reasoning.guess.player`) plays dialogues about the riddle ``guess``. Critics of
-SWEET-RL (`systems.critics.log_ratio`) are fitted to their outcomes, one that has read the hidden pair and one that has
-not, with the settings of configs/reasoning.py:guess. Printed is, on other dialogues, how well credit ranks the turns
-that were played at one point of a dialogue as their exact advantages do: that of each critic, and that of the outcome
-of the whole dialogue. There are two measures, of which 1 is the best. ``fidelity`` is `credit.credit_fidelity`, mean
-rank correlation: most exact advantages at a point are equal (all wrong pairs are worth the same), as outcomes are and
-scores never, so that critics cannot reach 1. ``ranked`` is the share of pairs of turns of different worth that
-are in the right order, where equal credit counts a half.
+An agent with a known policy (`tasks.reasoning.guess.player`) plays dialogues about the riddle ``guess``.
+Critics of SWEET-RL (`systems.critics.log_ratio`) are fitted to their outcomes with the settings of
+configs/reasoning.py:guess; one has read the hidden pair and one has not. Other dialogues then show how well
+credit ranks the turns played at one point of a dialogue, compared with their exact advantages. The credit is
+that of each critic, or the outcome of the whole dialogue. There are two measures; 1 is the best value of
+both. ``fidelity`` is `credit.credit_fidelity`, the mean rank correlation. Critics cannot reach 1 in it: most
+exact advantages at a point are equal (all wrong pairs have the same value), and so are outcomes, but scores
+never are. ``ranked`` is the share of pairs of turns with different values that are in the right order; equal
+credit counts a half.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def record(tokenizer, item, texts: Sequence[str], privileged: bool) -> Record:
 
 
 def scores(config, played: Sequence, tests: Sequence, privileged: bool) -> np.ndarray:
-    """Scores of the turns of ``tests`` by a critic that was fitted to ``played``, (item, texts) each; float32."""
+    """Scores of the turns of ``tests`` by a critic fitted to ``played``, both of (item, texts); float32."""
     team = teams.build_team(config)
     tokenizer, critic = team["actor"].tokenizer, sweet.build_critic(config, team)
     kept = Dialogues("actor", lambda item: np.zeros(0, np.int32), (config.seed,))
@@ -70,7 +71,7 @@ def scores(config, played: Sequence, tests: Sequence, privileged: bool) -> np.nd
 
 
 def ranked(credit_R: np.ndarray, truth_R: np.ndarray, group_R: np.ndarray) -> float:
-    """Share of the pairs of one group with different truth that credit has in the same order; equal credit: a half.
+    """Share of pairs in a group with different truth that credit orders in the same way; ties count a half.
 
     >>> ranked(np.array([1.0, 0.0, 0.0]), np.array([3.0, 2.0, 1.0]), np.zeros(3))
     0.8333333333333334
@@ -84,10 +85,10 @@ def measure(seed: int, dialogues: int, asks: float, updates: int = 0) -> dict[st
     """``<arm>/fidelity`` and ``<arm>/ranked`` of every one of `ARMS`.
 
     Args:
-      seed: of the model, the dialogues and the critic's draws.
-      dialogues: about each pair, for the critic and for the test.
+      seed: for the model, the dialogues and the critic's draws.
+      dialogues: number per pair, for the critic and for the test.
       asks: how often the agent asks.
-      updates: of the critic in each of sweet.critic_steps; 0: those of the config.
+      updates: critic updates in each of sweet.critic_steps; 0: as in the config.
     """
     config, items, draws = reasoning.get_config("guess"), guess.load(), random.Random(seed)
     config.seed = seed

@@ -1,10 +1,10 @@
-"""Measure what parts of training are worth on this machine: iterations with and without each, in turns.
+"""Measure what parts of training gain on this machine: iterations with and without each, in turns.
 
     python -m benchmarks.variants
     python -m benchmarks.variants --config=configs/coding.py:smoke --variants=overlap --iterations=2
 
-Trains for a few iterations, without evaluations, at a learning rate at which nothing changes, so that all
-draw the same answers. Ratios are to the run as the config has it; above 1 is slower.
+Trains for a few iterations, without evaluations, at a learning rate so small that nothing changes, so that
+all draw the same answers. Ratios are relative to the unchanged config; above 1 is slower.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from jaxmarl_llm.sampling import loop
 from jaxmarl_llm.utils import host_memory
 from jaxmarl_llm.utils.errors import UserError
 
-STILL = 1e-12  # of AdamW's steps
-CORRECTED = {"importance_cap": 2.0}  # off-policy answers are weighed
+STILL = 1e-12  # learning rate of AdamW
+CORRECTED = {"importance_cap": 2.0}  # importance weights for off-policy answers
 VARIANTS = {  # fields of sections of the config
     "all rows to the end": {},
     "overlap": {"train": {"overlap": True} | CORRECTED},
@@ -46,13 +46,13 @@ def run(config, variant: str | None) -> rounds.Seconds:
         config[section].update(fields)
     to_the_end = variant == "all rows to the end"
     patch = mock.patch.object(loop, "LEAST_ROWS", 10**9) if to_the_end else contextlib.nullcontext()
-    jax.clear_caches()  # the caches do not see that a variant changes a constant
+    jax.clear_caches()  # the caches do not notice that a variant changes a constant
     with patch:
         return phases(short_runs.run(config))
 
 
 def phases(rows: list[dict]) -> rounds.Seconds:
-    """Medians over rows of metrics: ``sample``, of which ``hidden`` cost no time, and ``iteration``."""
+    """Medians over rows of metrics: ``sample``, its part ``hidden`` that cost no time, and ``iteration``."""
 
     def median(name: str) -> float:
         return statistics.median(row.get(name, 0.0) for row in rows)
@@ -91,9 +91,7 @@ def main(arguments=None) -> None:
     units = {"as it is": lambda: run(config, None)}
     units |= {name: lambda name=name: run(config, name) for name in chosen(args.variants)}
     print(machine.describe())
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # every run compiles again; here it finds what it did before
+    with tempfile.TemporaryDirectory() as folder:  # every run compiles again; this cache has earlier results
         jax.config.update("jax_compilation_cache_dir", folder)
         print(table(rounds.alternate(units, args.rounds)))
 

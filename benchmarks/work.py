@@ -1,8 +1,8 @@
-"""The least cost of a unit of work: floating-point operations and bytes, from the sizes alone.
+"""The minimum cost of a unit of work: floating-point operations and bytes, computed from sizes alone.
 
 A product of (m, k) and (k, n) counts 2 m k n operations. Norms, activations, softmax and rotary positions are
-left out, as are the weights of norms and biases: less than a hundredth. What an implementation computes
-twice (padding, a prompt once per sample, activations recomputed) is not work.
+left out, as are the weights of norms and biases: less than 1 %. What an implementation computes twice
+(padding, a prompt once per sample, recomputed activations) does not count.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ ADAMW = 7  # arrays of one parameter's size that pass through memory: 4 read (w,
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One problem: ``agents`` read a prompt each, draw ``group`` completions of it and learn from them.
+    """One problem: each of ``agents`` reads a prompt, draws ``group`` completions and learns from them.
 
-    ``rank`` is that of the adapters on ``targets`` over one base, 0 for a model of its own for every agent.
+    ``rank``: of the adapters on ``targets`` over one base; 0: every agent has its own model.
     """
 
     config: PolicyConfig
@@ -53,12 +53,12 @@ class Work:
 
     @property
     def learned(self) -> int:
-        """Weights of one agent that are trained; an embedding beside the head counts."""
+        """Trained weights of one agent; an embedding that is separate from the head counts."""
         whole = self.layers + self.head * (1 if self.config.tie_embeddings else 2)
         return self.adapters if self.rank else whole
 
     def _attention(self, pairs: int) -> int:
-        """Operations for so many pairs of a query and a key it sees: scores and weighted values."""
+        """Operations for ``pairs`` pairs of a query and a visible key: scores and weighted values."""
         return 4 * self.config.n_layers * self.config.n_heads * self.config.head_dim * pairs
 
     def _linear(self, tokens: int) -> int:
@@ -92,8 +92,9 @@ class Work:
     def gradient_flops(self) -> int:
         """Operations of the forward and backward pass of all agents, each prompt read once.
 
-        The last token of a completion is predicted but not read. Going back costs a product for the inputs
-        and one for the weights of every map that learns: with adapters the base's need no gradient.
+        The last token of a completion is predicted but not read. The backward pass costs a product for the
+        inputs and, for every map that learns, one for the weights: with adapters the base's weights need no
+        gradient.
         """
         p, read = self.prompt_tokens, self.group * (self.new_tokens - 1)
         pairs = p * (p + 1) // 2 + self.group * self._seen()
@@ -107,15 +108,15 @@ class Work:
         return self.agents * ADAMW * 4 * self.learned
 
     def _seen(self) -> int:
-        """Keys that the read tokens of one completion see: the prompt, earlier tokens and themselves."""
+        """Keys that the tokens read of one completion see: the prompt, earlier tokens and themselves."""
         n = self.new_tokens - 1
         return n * self.prompt_tokens + n * (n + 1) // 2
 
     def floors(self, limits: Limits, sampling: str = "float32") -> dict[str, float]:
-        """Seconds that no implementation on this machine can be faster than, by phase.
+        """Lower bounds in seconds for any implementation on this machine, by phase.
 
         Args:
-          limits: of the machine.
+          limits: those of the machine.
           sampling: number format of the weights and the cache while sampling; the update is in float32.
         """
         fast, slow = limits.flops[sampling], limits.flops["float32"]
@@ -126,7 +127,7 @@ class Work:
             "prefill": self.prefill_flops() / fast,
             "decode": decode,
             "gradients": gradients,
-            # gradients are clipped by their norm, so the optimizer begins when all of them are there
+            # gradients are clipped by their norm, so the optimizer begins after all are computed
             "update": gradients + self.optimizer_bytes() / limits.bandwidth,
         }
         return {**seconds, "generate": seconds["prefill"] + decode}

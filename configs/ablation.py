@@ -1,7 +1,7 @@
-"""The members of `experiments.ablate`: LessonL without its parts, its rivals; those of Q*; those of experience. No JAX.
+"""Members of `experiments.ablate`: LessonL, its ablations and other methods; Q*; experience. No JAX.
 
-All but ``single`` execute equally many programs for a problem: agents times rounds. Those of one agent by
-itself take the team's first, for as many rounds more. Those of Q* judge at most `qstar.answers` for a problem.
+All but ``single`` execute equally many programs per problem: agents times rounds. Members with a single agent
+use the team's first one, for more rounds in proportion. Q* members judge at most `qstar.answers` per problem.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from jaxmarl_llm.config import ConfigDict, base_config, experience, programs
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """Fields that differ from the config's. alone: the first agent by itself. once: one round of it."""
+    """Fields that differ from the config's. alone: only the first agent. once: a single round of it."""
 
     fields: Mapping[str, object]
     alone: bool = False
@@ -29,7 +29,7 @@ def _rounds(protocol: str, own: Mapping[str, object] = types.MappingProxyType({}
     return Variant({"train.protocol": protocol, "train.system": "magrpo", **own}, **options)
 
 
-# The first one is what the others are compared with: the same number of programs without any lesson.
+# The others are compared with the first one: the same number of programs without any lesson.
 MEMBERS = {
     "no lessons": _lessonl(select="none"),
     "full": _lessonl(select="full"),
@@ -39,7 +39,7 @@ MEMBERS = {
     "random": _lessonl(select="random"),
     "single": _rounds("repeated", alone=True, once=True),
     "reflexion": _rounds("reflexion", alone=True),
-    "mapcoder": _rounds("mapcoder", {"search.plans": 3}, alone=True),  # as many as its release
+    "mapcoder": _rounds("mapcoder", {"search.plans": 3}, alone=True),  # the number in its published code
     "mixture": _rounds("mixture"),
 }
 
@@ -48,7 +48,7 @@ def _over_steps(own: Mapping[str, object] = types.MappingProxyType({})) -> Varia
     return Variant({"train.protocol": "qstar", "search.by_budget": True, **own}, alone=True)
 
 
-# The same search in other orders, and whole answers without any: of a config with train.protocol='qstar'.
+# For train.protocol='qstar': the same search in other orders, and whole answers without search.
 OVER_STEPS = {
     "best of N": Variant({"train.protocol": "repeated", "search.by_budget": True}, alone=True),
     "random order": _over_steps({"qstar.value": "random", "qstar.model": "", "qstar.process": "none"}),
@@ -63,7 +63,7 @@ def _examples(select: str) -> Variant:
     return Variant({"experience.select": select, **reads})
 
 
-# The memory of each is filled by its own search, problem after problem: of a config with train.protocol='experience'.
+# For train.protocol='experience': each member's own search fills its memory, problem after problem.
 WITH_EXAMPLES = {
     "no examples": _examples(experience.NONE),
     "random": _examples("random"),
@@ -74,14 +74,14 @@ WITH_EXAMPLES = {
 
 
 def members(config: ConfigDict) -> dict[str, Variant]:
-    """The members that a config is compared in, the baseline first."""
+    """The members to compare for a config, the baseline first."""
     if experience.of(config):
         return WITH_EXAMPLES
     return OVER_STEPS if config.train.protocol == "qstar" else MEMBERS
 
 
 def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
-    """The config of a member; its team is the whole one, see `agents_of`."""
+    """The config of a member, with the whole team; `agents_of` says which agents write."""
     own = config.copy_and_resolve_references()
     if config.train.protocol == "qstar":
         own.update_from_flattened_dict(dict(member.fields))
@@ -97,7 +97,7 @@ def config_of(config: ConfigDict, member: Variant) -> ConfigDict:
     own.update_from_flattened_dict(dict(member.fields))
     if member.alone:
         own.train.turns = 1 if member.once else config.train.turns * len(config.team.agents)
-        own.search.problems *= len(config.team.agents)  # as many programs at a time as of a whole team
+        own.search.problems *= len(config.team.agents)  # as many programs at a time as a whole team writes
     return own
 
 

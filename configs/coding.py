@@ -5,7 +5,7 @@ Command:   python -m experiments.train --config=configs/coding.py             le
 Result:    printed at the end of the run; docs/coding.md describes the task
 Cost:      two CPU cores; a run prints its minutes at its end
 Variants (after a colon, comma-separated):
-  warm_up        begins with a warm-up on reference solutions, then learns from rewards; with smoke its smoke
+  warm_up        begins with a warm-up on reference solutions, then learns from rewards; smoke may be added
   smoke          two tiny random models, everything else real, nothing is learned; under a minute
   toy            what `make smoke` runs: two tiny models that write one line of Python each, on problems about
                  sums, learn which line is asked for; everything else real, under a minute
@@ -51,7 +51,7 @@ def get_config(arg=None):
         presets.smoke(config)
         if options.warm_up:
             config.warm_up.steps = config.sft.batch = 2
-            config.sampling.max_new_tokens = 48  # of some problems the reference answers are shorter
+            config.sampling.max_new_tokens = 48  # some reference answers are shorter
     if options.toy:
         toy(config)
     if options.comlrl_compat:
@@ -63,7 +63,7 @@ def laptop(config):
     """SmolLM2-135M on the starter problems, two CPU cores."""
     presets.laptop(config)
     config.sampling.max_new_tokens = 64  # 99 % of the reference functions are shorter
-    config.sampling.temperature = 0.7  # untrained it earns 32.9 on validation, at 1 24.9; one run each
+    config.sampling.temperature = 0.7  # untrained return on validation 32.9, with 1: 24.9; one run each
     config.sampling.stop += ("\n\n",)
     config.sampling.max_prompt_tokens = 768
     config.train.steps = 46
@@ -71,23 +71,23 @@ def laptop(config):
     config.train.group = 8
     config.train.grade_every = config.eval.every = config.train.steps // 2
     config.eval.problems = 48
-    config.eval.samples = 1  # more problems say more than more samples
+    config.eval.samples = 1  # more problems tell more than more samples
     config.task.test_source = "starter[::2]"  # every other one of 223
 
 
 def warm_up(config):
-    """Imitation first; the untrained team's tests pass too rarely for rewards to say much."""
+    """Imitation first: the untrained team passes tests too rarely to learn much from rewards."""
     config.warm_up.steps = 60
     config.warm_up.lr = 2e-3  # validation after 36 iterations, temperature 1: 47.5, with 1e-3 41.5; one seed
     config.sft.batch = 8
     config.train.steps = 30
-    config.train.lr = 1e-4  # validation, one run each: 54.3 before, 54.9 after, with 3e-4 51.1
+    config.train.lr = 1e-4  # validation, one run each: 54.3 before, 54.9 after; with 3e-4: 51.1
     config.train.grade_every = 0  # problems of all grades, as in the warm-up
     config.eval.every = 10
 
 
 def toy(config):
-    """Every step of a training on the smallest problems and models that show learning; seeds 0 to 4 all learn."""
+    """All steps of a training, on the smallest problems and models that learn; seeds 0 to 4 all do."""
     presets.smoke(config)
     config.model = "code-tiny"
     config.team.mode = "full"

@@ -1,4 +1,4 @@
-"""A writer puts a change of a program into a message, and a rebuilder makes the change again from the message alone.
+"""A writer describes a program change in a message; a rebuilder repeats the change from the message alone.
 
 Command:   python -m experiments.train --config=configs/commits.py --workdir=runs/commits
            python -m experiments.train --config=configs/commits.py:tiny
@@ -6,10 +6,10 @@ Command:   python -m experiments.train --config=configs/commits.py --workdir=run
 Result:    docs/commits.md
 Cost:      tiny: five minutes on one CPU core; the others are in docs/commits.md
 Variants (after a colon):
-  study      the writer alone, as in the commit message study (arXiv 2404.14824): paid by BLEU-4
-  rebuilder  with study: a rebuilder besides, which does not learn, so that round trips are measured
+  study      the writer alone, as in the commit message study (arXiv 2404.14824): its reward is BLEU-4
+  rebuilder  with study: adds a rebuilder, which does not learn, so that round trips are measured
   tiny       two models of a few words: six mutations of one program, a word for a message and a word for a change
-  smoke      random models, seconds: it proves that everything runs
+  smoke      random models, seconds: shows that everything runs
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, base_config, parse_arg, presets
@@ -40,7 +40,7 @@ def get_config(arg=None):
 
 
 def team(config):
-    """Both on the default model: messages of at most 30 tokens, programs of at most 128."""
+    """Both agents on the default model: messages of at most 30 tokens, programs of at most 128."""
     config.task.source = "mutants"
     config.sampling.max_new_tokens = 128
     config.sampling.max_prompt_tokens = 640
@@ -66,12 +66,12 @@ def study(config, with_rebuilder):
 
 
 def tiny(config):
-    """Six commits, 64 pairs of words for each in every iteration, after a warm-up on two mixed conventions."""
+    """Six commits, each with 64 pairs of words per iteration, after a warm-up on two mixed conventions."""
     config.model = "game-tiny"
     config.team.mode = "full"
     config.policy.remat = "none"
     config.task.source = "six"
-    # The same commits again and again.
+    # All splits have the same commits.
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.sampling.max_new_tokens = 2  # a word and the end
     config.sampling.max_prompt_tokens = 128

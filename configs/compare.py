@@ -6,15 +6,16 @@ Result:    compare.md in the workdir; docs/comparison.md says how to read it
 Cost:      the tables have a column of CPU minutes
 One alone: python -m experiments.train --config=configs/compare.py:task=coding,member=magrpo_cross
 
-Tasks: coding, turns (one against two), guidance (advice between turns) and convention (both questions on
-short problems), for which python -m benchmarks.guidance serves the expert and runs them, writing, sums and
-words (systems for questions). Every trained member ends when it has drawn `BUDGET` tokens and has had as many
-answers judged; at each of the two it is evaluated on the test items. The learning rate of training from rewards
-is constant after two updates and the same for all that begin alike. A member begins from the untrained team or
-from a warm-up on reference solutions (train.system=sft), of the same problems, the same number of iterations and
-the same learning rate for all, one for each way to divide the roles; the rates are those of coding.py:warm_up, and
-for convention those of convention.py. Teams of sums and words all begin as one agent that has imitated the form of
-an answer for a few iterations. MALT collects first and draws nothing later, so it ends by its number of iterations.
+Tasks: coding, turns (one against two), guidance (advice between turns) and convention (turns and advice on
+short problems), writing, sums and words (systems for questions). For guidance and convention,
+python -m benchmarks.guidance serves the expert and runs them. Every trained member ends when both budgets of
+`BUDGET`, drawn tokens and judged answers, are reached; at each of the two it is evaluated on the test items.
+The learning rate of training from rewards is constant after two updates and the same for all members with the
+same start. A member begins from the untrained team or from a warm-up on reference solutions
+(train.system=sft). All warm-ups have the same problems, number of iterations and learning rate; there is one
+for each way to divide the roles. The rates are those of coding.py:warm_up, and for convention those of
+convention.py. Teams of sums and words all begin as one agent that has imitated the form of an answer for a
+few iterations. MALT collects first and draws nothing later, so it ends by its number of iterations.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ coding, writing, reasoning = experiment("coding"), experiment("writing"), experi
 convention = experiment("convention")
 
 SEEDS = (0, 1, 2)
-BUDGET = {  # of one training: completion tokens drawn, joint answers judged
+BUDGET = {  # per training: completion tokens drawn, joint answers judged
     "coding": {"tokens": 16_000, "answers": 256},
     "turns": {"tokens": 16_000, "answers": 256},
     "guidance": {"tokens": 16_000, "answers": 256},
@@ -35,9 +36,9 @@ BUDGET = {  # of one training: completion tokens drawn, joint answers judged
     "sums": {"tokens": 40_000, "answers": 1024},
     "words": {"tokens": 40_000, "answers": 1024},
 }
-# Of the test, where it is not what the task's default config has: problems of one statement, and samples.
+# Test settings that differ from the task's default config: problems of one statement, and samples.
 TEST = {"turns": ("starter:goal", 2), "guidance": ("starter:goal", 2)}
-# Times as many samples of those that several methods are set beside: their luck is in all of these differences.
+# Factor of samples for members that several methods are compared with: their noise is in all differences.
 START_SAMPLES = {"coding": 4}
 
 
@@ -47,9 +48,9 @@ class Method:
 
     Attributes:
       fields: by dotted name.
-      trained: False: the team is evaluated as it begins.
-      begins: name of the member whose agents it starts from; empty: the untrained ones.
-      begin_map: ``team.begin_map``, which of its agents start as which of those.
+      trained: False: the initial team is evaluated.
+      begins: name of the member whose agents it starts from; empty: untrained agents.
+      begin_map: ``team.begin_map``, which of its agents start from which of that member's agents.
     """
 
     fields: dict
@@ -66,12 +67,12 @@ SOLO_TEXT = {"team.agents": ("writer",), "sampling.max_new_tokens": 144, "train.
 ALIGNED = {"train.joint_mode": "aligned"}
 PIPELINE = {**ALIGNED, "train.protocol": "pipeline"}
 TURNS = {**ALIGNED, "train.turns": 2, "train.group": 4}
-# One answer of each node goes on: its second answers share one prompt, which is most of an update's work there.
+# One answer of each node continues: its second answers share one prompt, which is most of an update's work.
 CHAIN = {**ALIGNED, "train.turns": 2, "train.hand_on": "random"}
 
 
 def _feedback(turns: dict) -> dict[str, dict]:
-    """Members of several turns, by what is read between them."""
+    """Members with several turns, by what agents read between them."""
     expert = {
         **turns, "task.feedback": "expert_edits", "expert.key_variable": "", "expert.max_tokens": 256,
     }  # fmt: skip
@@ -92,13 +93,13 @@ WARM = {
     "train.lr": _WARM_UP.warm_up.lr, "train.decay": _WARM_UP.train.decay,
 }  # fmt: skip
 
-# After it: what to write in a second turn, after the team's own first answers.
+# After that warm-up: demonstrations of a second turn, after the team's own first answers.
 LATER = {
     **WARM, **TURNS, "train.group": 1, "train.prompts": _WARM_UP.sft.batch, "sft.prompts": "rollout",
     "train.steps": 20, "train.lr": _WARM_UP.warm_up.lr / 2,
 }  # fmt: skip
 WARM_RATE = _WARM_UP.train.lr  # of what begins from a warm-up
-# The task of docs/convention.md: short problems, of which the agents can do either step.
+# The task of docs/convention.md: short problems of two steps; each agent can do either step.
 _CONVENTION = convention.get_config()
 SHORT_WARM = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
 SHORT_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
@@ -112,7 +113,7 @@ QUESTIONS = {
     "review": {**TWO, "train.protocol": "review"},
     "maporl": {
         **TWO, "train.system": "maporl", "train.turns": 2, "train.later_samples": 1,
-        "task.feedback": "heard",  # other methods are shown no scores
+        "task.feedback": "heard",  # the other methods do not see scores either
         "task.total": "vote",
     },
     "mlpo": {
@@ -126,11 +127,11 @@ QUESTIONS = {
     },
 }  # fmt: skip
 ENDS_ITSELF = ("malt",)  # its training draws nothing once it has collected
-FORM = {  # the form of an answer, which costs an untrained model as much as the skill
+FORM = {  # the form of an answer: as hard for an untrained model as the skill itself
     "train.system": "sft", "sft.source": "reference", "train.steps": 4, "train.lr": 5e-4,
 }  # fmt: skip
 
-# What is trained, by name: its fields, and what it begins from: the untrained team (""), one of `WARM_UPS`.
+# Trained members by name: fields, and what each begins from: the untrained team ("") or one of `WARM_UPS`.
 TRAINED = {
     "coding": {
         "magrpo_cross": ({}, ("", "warm_team")),
@@ -193,9 +194,9 @@ WARM_UPS = {
     "sums": {"warm_solo": FORM},
     "words": {"warm_solo": FORM},
 }
-# Of `warm_both_turns`, a warm-up that begins from warm_team.
+# Fields of `warm_both_turns`, a warm-up that begins from warm_team.
 SECOND_WARM_UPS = {"turns": LATER, "guidance": LATER, "convention": SHORT_LATER}
-# What the agents of a warm-up do in another way, before they learn more; and that warm-up.
+# A warm-up's agents evaluated in another way, without further training: fields, and that warm-up.
 _READING = {
     task: {f"warm_{name}": (members[name], "warm_both_turns") for name in ("no_feedback", "expert_1")}
     for task, members in FEEDBACK.items()
@@ -210,7 +211,7 @@ WARMED_UP = {
 
 
 def is_warm_up(task: str, name: str) -> bool:
-    """Whether a member learns from demonstrations, as a start of others."""
+    """Whether a member is a warm-up: it learns from demonstrations, and others begin from it."""
     return name in WARM_UPS.get(task, {}) or name == "warm_both_turns"
 
 
@@ -238,9 +239,9 @@ def _members(task: str) -> dict[str, Method]:
 
 
 def starts(task: str) -> dict[str, str]:
-    """Of every trained member of a task the one that it is compared with.
+    """For every trained member of a task, the member that it is compared with.
 
-    That is the member with the same agents, roles and feedback that learned nothing since; else what it begins from.
+    That is the one with the same start, agents, roles and feedback but no further training; else its start.
     """
     members = MEMBERS[task]
     seen = {
@@ -256,7 +257,7 @@ def starts(task: str) -> dict[str, str]:
 
 
 def _roles(fields: dict) -> tuple:
-    """What decides who writes what, and who reads what."""
+    """The fields that decide who writes what and who reads what."""
     names = (
         "team.agents", "task.centralised", "train.protocol", "train.turns", "task.feedback", "expert.model",
     )  # fmt: skip
@@ -264,7 +265,7 @@ def _roles(fields: dict) -> tuple:
 
 
 def _begin_map(warm: str, fields: dict) -> tuple[str, ...]:
-    """All agents begin as the only one of ``warm_solo``; those of other warm-ups have the same names."""
+    """All agents start from the only one of ``warm_solo``; other warm-ups have agents of the same names."""
     agents = fields.get("team.agents", ()) if warm == "warm_solo" else ()
     return tuple(f"{agent}=first" for agent in agents if agent != "first")
 
@@ -277,7 +278,7 @@ def _base(task: str):
     elif task == "convention":
         config = convention.get_config()
         config.sft.source, config.warm_up.folder = "reference", ""  # both conventions, half and half
-        config.sampling.max_prompt_tokens = 384  # a later one holds an answer and what is read of it
+        config.sampling.max_prompt_tokens = 384  # a later prompt also has an answer and its feedback
     else:
         config = (writing if task == "writing" else coding).get_config()
     config.warm_up.steps = 0
@@ -288,7 +289,7 @@ MEMBERS = {task: _members(task) for task in TRAINED}
 
 
 def get_config(arg=None):
-    """The training config of one member; ``team.begin`` is for the command that knows the folders."""
+    """The training config of one member; the command, which knows the folders, sets ``team.begin``."""
     options = parse_arg(arg, task="coding", member="")
     if options.task not in MEMBERS:
         raise UserError(f"config option task={options.task!r}: known are {', '.join(MEMBERS)}")
@@ -301,7 +302,7 @@ def get_config(arg=None):
     config.train.grade_every = 0
     config.eval.every = 0
     config.eval.before = False
-    config.eval.problems = 1  # no state is chosen
+    config.eval.problems = 1  # no checkpoint is chosen
     if options.task in TEST:
         config.task.test_source, config.eval.samples = TEST[options.task]
     if member.trained and not is_warm_up(options.task, options.member):

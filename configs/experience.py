@@ -1,14 +1,15 @@
-"""Experiential co-learning: an instructor and an assistant who remember shortcuts (arXiv 2312.17025).
+"""Experiential co-learning: an instructor and an assistant that remember shortcuts (arXiv 2312.17025).
 
 Search:    python -m experiments.evaluate --config=configs/experience.py --out=runs/experience/evaluation.json
 Training:  python -m experiments.train --config=configs/experience.py:train
 Compare:   python -m benchmarks.experience --workdir=runs/experience
-Result:    scripted authors get 1.8 times as fast without examples, 2.3 with random ones, 2.9 with those that BM25
-           chooses and 5.6 with those that fit; that the default model gains anything is not shown: docs/experience.md
+Result:    speed-up by scripted authors: 1.8 without examples, 2.3 with random ones, 2.9 with those that BM25
+           chooses, 5.6 with fitting ones; that the default model gains anything is not shown:
+           docs/experience.md
 Cost:      Compare 41 minutes on two busy cores; :train,smoke a minute and a half of one core
 Variants (after a colon, joined by commas):
-  scripted   two scripted agents that draw from known rewrites and see techniques of a kind: signal without a model
-  generation the starter problems, judged by tests in place of time
+  scripted   two scripted agents that draw from known rewrites and recognise kinds of techniques; no model
+  generation the starter problems, judged by tests instead of time
   train      MAGRPO on the same rounds, with the memory saved beside the agents
   smoke      tiny random models, few problems and tokens, everything else real
 """
@@ -45,6 +46,6 @@ def get_config(arg=None):
 
 
 def training(config) -> None:
-    """Both agents learn, and remember; test problems tell whether it helps."""
+    """Both agents learn and remember; test problems show whether it helps."""
     lessonl.agents_learn(config)
-    config.train.turns = 3  # of two there is one shortcut at most
+    config.train.turns = 3  # two turns have at most one shortcut

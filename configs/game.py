@@ -1,8 +1,8 @@
-"""Two tiny models play matrix games in words: the same joint action must be found, and the optimum is known.
+"""Two tiny models play matrix games in words and must find a joint action; the optimum is known.
 
 Command:   python -m experiments.train --config=configs/game.py
 Result:    return 23 -> 81 sampled, 48 -> 84 greedy (means of ten seeds; the optimum is 100)
-Cost:      five seconds after a start of twelve, on one CPU core
+Cost:      five seconds after a start-up of twelve, on one CPU core
 The games, and all trainers compared on them over ten seeds: docs/game.md, configs/sweep_game.py.
 """
 
@@ -19,7 +19,7 @@ def get_config(arg=None):
     config.policy.remat = "none"
     config.task.kind = "game"
     config.task.source = "games"
-    # The same games are played again and again.
+    # All splits have the same games.
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.task.feedback = "played"
     config.sampling.max_new_tokens = 2  # a word and the end

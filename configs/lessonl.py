@@ -4,14 +4,14 @@ Search:    python -m experiments.evaluate --config=configs/lessonl.py --out=runs
 Ablation:  python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
 Training:  python -m experiments.train --config=configs/lessonl.py:train
 Result:    the default model finds a right program for 25 % of the problems with lessons, 13 % without;
-           scripted authors, which know rewrites, get 5.2 times as fast with lessons, 2.3 without; programs
-           improve in :train,generation, what lessons are worth does not; with intervals in docs/lessonl.md
-Cost:      a search about 20 minutes on four CPU cores, 6 GB, scripted ten; :train,generation 20 to 30
+           scripted authors, which know rewrites, reach a speed-up of 5.2 with lessons, 2.3 without; in
+           :train,generation programs improve, the worth of lessons does not; intervals in docs/lessonl.md
+Cost:      a search about 20 minutes on four CPU cores, 6 GB; scripted ten; :train,generation 20 to 30
 Variants (after a colon, joined by commas):
-  scripted   three scripted agents that draw from known rewrites and follow lessons: signal without a model
+  scripted   three scripted agents that draw from known rewrites and follow lessons; no model
   cpp        C++ problems in place of Python ones; needs g++ or clang++
-  generation the starter problems, judged by tests in place of time
-  train      MAGRPO on the same rounds: four chains for each problem, which are dealt different lessons
+  generation the starter problems, judged by tests instead of time
+  train      MAGRPO on the same rounds: four chains for each problem, which get different lessons
   smoke      tiny random models, few problems and tokens, everything else real
 """
 
@@ -49,14 +49,14 @@ def get_config(arg=None):
 
 
 def programs(config) -> None:
-    """What to search, and how."""
+    """The problems of the search, and its settings."""
     config.task.kind = "optimisation"
     config.task.source = "python"
     config.task.test_split = "all"  # nothing is trained: every problem is new
     config.train.protocol = config.train.system = "lessonl"
     config.train.joint_mode = "aligned"
     config.train.turns = 4
-    config.executor.cpu_seconds = 4.0  # a program thirty times slower than the given one is a wrong one
+    config.executor.cpu_seconds = 4.0  # a program thirty times slower than the given one counts as wrong
     config.sampling.max_new_tokens = 160
     config.sampling.temperature = 0.2
     config.sampling.max_prompt_tokens = 1024
@@ -65,7 +65,7 @@ def programs(config) -> None:
 
 
 def training(config) -> None:
-    """Two agents learn to write programs and lessons; test problems tell whether they did."""
+    """Two agents learn to write programs and lessons; test problems show whether they did."""
     agents_learn(config)
     config.team.agents = AGENTS[:2]
     config.train.turns = 2
@@ -74,23 +74,23 @@ def training(config) -> None:
 
 
 def agents_learn(config) -> None:
-    """What trainings in rounds of programs have in common."""
+    """Settings shared by trainings in rounds of programs."""
     config.team.mode = "adapters"
     config.task.test_split = "test"
     config.train.prompts = 4
     config.train.group = 4
     config.train.prompts_per_microbatch = 4  # most prompts have one answer: a row of tokens for each
     config.train.steps = 60
-    config.sampling.temperature = 0.7  # chains that differ
+    config.sampling.temperature = 0.7  # so that chains differ
     config.train.lr = 2e-4
     config.train.warmup = 2
     config.train.grad_clip = 1.0
     config.eval.samples = 2
-    config.save.every = 2  # what is lost beyond the journal are the updates since the last checkpoint
+    config.save.every = 2  # besides the journal, only updates since the last checkpoint can be lost
 
 
 def learning(config) -> None:
-    """What a laptop does in half an hour: the easiest problems, so that there are answers to compare."""
+    """Half an hour on a laptop: the easiest problems, so that there are different answers to compare."""
     config.task.eval_source = config.task.test_source = "starter[:8]"
     config.sampling.max_new_tokens = 64
     config.lessons.shown = 2

@@ -1,8 +1,8 @@
-"""The four levels at which models can work together, on one setting: three adapters of one base, each of which has
-learned a third of the kinds of questions from right answers.
+"""Four levels at which models can work together, on one setting: three adapters of one base, each trained on
+right answers to a third of the kinds of questions.
 
 Command:   python -m experiments.levels --workdir=runs/levels --seeds=0,1,2
-           trains the three experts, puts them into one team, runs `LEVELS` below, prints a table with each kind
+           trains the three experts, puts them into one team, runs `LEVELS` below, prints a table by kind
 Result:    docs/levels.md: one seed of words
 Cost:      the table has the answers and tokens of each row; see docs/levels.md
 One alone: python -m experiments.train --config=configs/levels.py:expert_0 --workdir=runs/expert_0
@@ -12,10 +12,10 @@ Variants (after a colon, comma-separated):
   expert_2       a + b - c (of words: two steps)
   team           all three experts answer at the same time, and the majority's answer counts
   cascade        one expert after the other, until one is confident of its answer
-  router         one expert answers, whom a router chooses that learns from what was right
-  weight         one agent, which has weights merged of the experts', on all kinds (the default)
+  router         one expert answers; a router chooses it and learns from what was right
+  weight         one agent with the experts' merged weights, on all kinds (the default)
   api, text, logit  the config that rows of this level begin with: router, team, team
-  words          sums in words, in place of sums of numbers
+  words          sums in words instead of sums of numbers
   smoke          tiny random models, everything else real
 """
 
@@ -27,11 +27,11 @@ from jaxmarl_llm.config.files import experiment
 reasoning = experiment("reasoning")
 
 EXPERTS = ("expert_0", "expert_1", "expert_2")
-# Of each source the grades that each expert learns; together they are all kinds.
+# For each source, the grades that each expert learns; together they are all kinds.
 KINDS = {"sums": ((1, 3), (2,), (4,)), "words": ((1,), (2,), (3,))}
 TEAMS = ("team", "cascade", "router")
 OF_LEVELS = {"api": "router", "text": "team", "logit": "team"}  # other names of variants
-SHARED = ("words", "smoke")  # variants that go with each of the others
+SHARED = ("words", "smoke")  # variants that can be joined with each of the others
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Row:
     """A row of the table: a command, and its further flags.
 
     Attributes:
-      command: ``merge``, of the experts' weights; ``evaluate``, of the team that they are; ``together``, one text by
-        all of them; ``train``, of what chooses among them; or ``fuse``, of one student that they teach.
+      command: ``merge`` the experts' weights; ``evaluate`` them as a team; ``together``: one text by all of
+        them; ``train`` what chooses among them; or ``fuse``: they teach one student.
       variant: of this file, the config of the command; '': the team's.
       flags: further flags.
     """
@@ -67,11 +67,11 @@ def _merged(method: str, *flags: str) -> Row:
     return Row("merge", "weight", (f"--method={method}", *flags))
 
 
-# Rows by level. Of the first merge the base and the experts are measured, too.
+# Rows by level. The first merge also evaluates the base and the experts.
 LEVELS = {
     "api": {
         "cascade": Row("evaluate", "cascade"),
-        # The first expert names who answers, and answers nothing.
+        # The first expert names who answers, and does not answer itself.
         "router_in_words": Row(
             "evaluate", "cascade", ("--config.router.kind=prompt", "--config.router.agent=expert_0")
         ),
@@ -80,7 +80,7 @@ LEVELS = {
     "text": {
         "vote": Row("evaluate", "team"),
         "discussion": _evaluated("discussion", "vote"),
-        # Everybody revises the own answer once after reading the others', and the majority of the last answers counts.
+        # Each revises its own answer once after reading the others'; the majority of the last answers counts.
         "debate": _evaluated(
             "simultaneous", "vote", "train.turns=2", "train.later_samples=1", "task.feedback=heard"
         ),
@@ -89,9 +89,9 @@ LEVELS = {
     },
     "logit": {
         **{name: _together(name) for name in ("mean_logits", "mean_probabilities", "switch")},
-        # The third expert, whose kind is the hardest, less the two others.
+        # The third expert, whose kind is the hardest, minus the two others.
         "contrast": _together("contrast", "--weights=-0.25,-0.25,1.5"),
-        # Of the same texts, right answers of all kinds, with and without teachers.
+        # On the same texts, right answers of all kinds, with and without teachers.
         "fusion": _fused("--weight=0.1"),
         "texts_alone": _fused("--weight=0"),
     },
@@ -108,7 +108,7 @@ LEVELS = {
 
 
 def get_config(arg=None):
-    """The weights of the experts in one agent, or one of the variants named in the module's docstring."""
+    """One agent with the experts' merged weights, or one of the variants named in the module's docstring."""
     options = parse_arg(arg, **dict.fromkeys((*EXPERTS, *TEAMS, *OF_LEVELS, "weight", *SHARED), False))
     chosen = [name for name in options if options[name] and name not in SHARED]
     if len(chosen) > 1:
@@ -126,7 +126,7 @@ def get_config(arg=None):
     if options.smoke:
         presets.smoke(config)
         config.policy.remat = "none"
-        # Questions of all grades: those of a slice such as [:4] are all of the first.
+        # Questions of all grades: a slice such as [:4] would have only the first.
         config.task.eval_source, config.task.test_source = (f"{config.task.source}[::8]",) * 2
         config.eval.every, config.eval.problems = 0, 4
     return config
@@ -142,7 +142,7 @@ def expert(config, number):
 
 
 def routed(config, variant):
-    """One expert at a time; in training a router learns, and nobody else."""
+    """One expert answers at a time; in training only the router learns."""
     config.train.system, config.train.protocol, config.train.joint_mode = "der", "routed", "aligned"
     config.task.total = "mean"
     if variant == "cascade":

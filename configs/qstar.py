@@ -3,14 +3,14 @@
 Values:      python -m experiments.values --config=configs/qstar.py --out=runs/values
 Comparison:  python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
 One search:  python -m experiments.evaluate --config=configs/qstar.py:model=runs/values --out=runs/qstar/search.json
-Result:      no gain shown, one seed, with values that explain nothing of their labels (docs/qstar.md)
+Result:      no gain shown, one seed; the values explain none of the variance of their labels (docs/qstar.md)
 Cost:        see docs/qstar.md
 Variants (after a colon, joined by commas):
-  model      folder of experiments.values, whose model the search goes by (model=runs/values); without it f is what the
-             lines have earned alone
-  reasoning  questions of task.source=sums in place of programs; the most frequent answer counts
-  valuer     a second agent says in words how likely a beginning becomes right, in place of a fitted value
-  toy        a tiny model that writes functions of two parts: the whole way in a minute
+  model      folder of experiments.values with the value model of the search (model=runs/values); without it
+             f is only what the lines have earned
+  reasoning  questions of task.source=sums instead of programs; the most frequent answer counts
+  valuer     a second agent says in words how likely a partial answer becomes right, instead of a fitted value
+  toy        a tiny model that writes functions of two parts: everything in a minute
   smoke      the same model, two problems, two lines in an expansion
 """
 
@@ -46,7 +46,7 @@ def get_config(arg=None):
 
 
 def programs(config) -> None:
-    """Starter problems, judged by half of their tests; -0.5 for a line that does not tokenise, as the paper has it."""
+    """Starter problems, judged by half of their tests; -0.5 for a line that does not tokenise (the paper)."""
     config.task.kind = "generation"
     config.task.source = "starter"
     config.task.held_back = 0.5
@@ -67,7 +67,7 @@ def questions(config) -> None:
 
 
 def toy(config) -> None:
-    """Sixteen programs of two parts, of which one adds two numbers, and values that tell them apart."""
+    """Sixteen programs of two parts, one of which adds two numbers, and values that tell them apart."""
     config.model = "code-tiny"
     config.sampling.max_prompt_tokens = 500
     config.task.source = "sums"
@@ -82,7 +82,7 @@ def toy(config) -> None:
 
 
 def smoke(config) -> None:
-    """Few and short, by a model that ends lines."""
+    """Few short answers, by a model that ends lines."""
     toy(config)
     config.task.eval_source = config.task.test_source = f"{config.task.source}[:2]"
     config.qstar.samples, config.qstar.answers, config.search.problems = 2, 2, 2

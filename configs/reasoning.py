@@ -1,17 +1,18 @@
-"""Language models answer questions that can be checked, alone or after reading each other's answers.
+"""Language models answer questions with checkable answers, alone or after reading each other's answers.
 
 Command:   python -m experiments.train --config=configs/reasoning.py
-Result:    of the riddles in docs/reasoning.md; of sums and words not measured yet
+Result:    riddles: docs/reasoning.md; sums and words: not measured yet
 Cost:      not measured yet; two CPU cores are enough
 Variants (after a colon, comma-separated):
-  words          sums in words, in place of sums of numbers
+  words          sums in words instead of sums of numbers
   solo           one agent, which is GRPO
   smoke          tiny random models, everything else real
-  clues          MAPoRL: a tiny model learns to give its partner, who is scripted, the word that the partner needs, see
-                 docs/reasoning.md; with --config.maporl.horizon=current it is paid for its own answers only
-  trust          a tiny model learns whom of three scripted agents to trust, see docs/reasoning.md
-  lock3          MALT: three tiny models in a chain, which hand on in 60 % of the cases what the one before has read,
-                 learn to hand it on always; with --config.task.source=lock3:shuffled nothing can be learned
+  clues          MAPoRL: a tiny model learns to give its scripted partner the word that the partner needs, see
+                 docs/reasoning.md; with --config.maporl.horizon=current only its own answers are rewarded
+  trust          a tiny model learns which of three scripted agents to trust, see docs/reasoning.md
+  lock3          MALT: three tiny models in a chain pass on what the one before has read, at first in 60 % of
+                 the cases, and learn to do it always; with --config.task.source=lock3:shuffled nothing can be
+                 learned
   routes         DER: a router learns which of three scripts, of different prices, to ask; with
                  --config.task.source=routes:two_step --config.train.turns=2 some questions need two of them
   guess          SWEET-RL: a tiny model learns to ask a scripted partner for what it needs, see docs/reasoning.md; with
@@ -59,7 +60,7 @@ def get_config(arg=None):
 
 
 def riddle(source):
-    """A riddle whose optimum is known, for tiny models, as configs/game.py trains them."""
+    """A riddle with a known optimum, for tiny models, trained as in configs/game.py."""
     config = game.get_config()
     config.task.kind, config.task.source, config.task.feedback = "reasoning", source, "level_feedback"
     config.sampling.max_prompt_tokens = 192
@@ -83,26 +84,26 @@ def riddle(source):
         config.train.turns, config.train.later_samples = 2, 1
         config.task.feedback = "heard"
         config.train.system, config.train.backup = "maporl", "mean"
-        config.maporl.discount = 0.9  # of 0.3 little is left beside the luck of the first turn
+        config.maporl.discount = 0.9  # with 0.3 the noise of the first turn is larger than what is left
         config.train.group, config.train.lr, config.train.steps = 32, 1e-3, 160
     return config
 
 
 def malt(config):
-    """A warm-up on hesitant chains, trees of the team as it then is, imitation of the good answers, preferences."""
+    """A warm-up on hesitant chains, trees of the warmed-up team, imitation of good answers, preferences."""
     config.team.agents, config.task.total = ("generator", "verifier", "refiner"), "last"
     config.train.system, config.train.protocol, config.train.group = "malt", "tree", 3
     config.sft.source, config.sft.batch = "jaxmarl_llm.tasks.reasoning.riddles:hesitant", 45
     config.warm_up.steps, config.warm_up.lr = 200, 3e-3
-    # Without the likelihood of the better answers both answers of a pair lose to words that neither of them has.
+    # Without the better answers' likelihood term, both answers of a pair lose probability to other words.
     config.preference.update(collect=30, pairs=0, batch=36, beta=0.5, nll=0.1)
     config.malt.sft_steps, config.train.steps, config.train.lr = 40, 270, 1e-3
 
 
 def dialogues(config):
-    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of the critic, 300 of the agent.
+    """Three turns with a partner who knows a pair: 30 iterations of dialogues, 20 of critic, 300 of agent.
 
-    The agent begins as one that asks in half of the cases and makes use of the replies.
+    At the start the agent asks in half of the cases and uses the replies.
     """
     config.team.agents, config.team.models = ("actor", "partner"), ("game-tiny", "scripted:answerer")
     config.train.system, config.train.protocol, config.train.turns = "sweet", "dialogue", 3
@@ -117,7 +118,7 @@ def dialogues(config):
 
 
 def routes(config):
-    """Three scripts that answer questions of three kinds, the dearer the more; the router learns, and nobody else."""
+    """Three scripts, three kinds of questions: dearer scripts answer more kinds. Only the router learns."""
     config.team.agents = ("cheap", "mid", "dear")
     config.team.models = tuple(f"scripted:{name}" for name in config.team.agents)
     config.task.train_split, config.task.eval_split, config.task.test_split = "train", "validation", "test"

@@ -1,8 +1,8 @@
 """Learning rates for `configs/coding.py`, three seeds each; the first, that of the default, is the baseline.
 
 Command:   python -m experiments.sweep --config=configs/sweep_coding.py --workdir=runs/learning_rates
-Result:    sweep.html, sweep.md and sweep.json in the workdir; the baseline is the default run; not run to the
-           end since the prompts were made equal
+Result:    sweep.html, sweep.md and sweep.json in the workdir; the baseline is the default run; not completed
+           again since the prompts were made equal
 Cost:      nine runs of the default config; with :smoke nine of under a minute
 The variants are those of configs/coding.py.
 """

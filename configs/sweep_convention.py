@@ -13,11 +13,11 @@ convention = experiment("convention")
 get_config = convention.get_config
 
 SEEDS = range(3)
-FIRST = ("control_sft", "fixed_convention")  # of two at a time neither waits for the warm-up of the other
+FIRST = ("control_sft", "fixed_convention")  # two in parallel do not wait for each other's warm-up
 
 
 def sweep(add):
     """A member per variant of configs/convention.py and seed."""
-    for seed in SEEDS:  # a seed of all variants first: a table of one seed is there early
+    for seed in SEEDS:  # one seed of all variants first, to have its table early
         for name in [*FIRST, *(name for name in convention.VARIANTS if name not in FIRST)]:
             add(convention.VARIANTS[name] | {"seed": seed}, name=name.replace("_", " "))

@@ -4,8 +4,8 @@ Command:   python -m experiments.sweep --config=configs/sweep_game.py --workdir=
 Result:    docs/game.md; sweep.html, sweep.md and sweep.json in the workdir
 Cost:      an hour and a quarter on one CPU core, one member after the other
 
-Each iteration of each member judges 96 joint answers, 16 to each of the six games: of two turns 8 in each, of
-``cross`` the 4 x 4 combinations of 4 samples of each agent.
+Each iteration of each member judges 96 joint answers, 16 to each of the six games: 8 in each turn if there
+are two turns, and with ``cross`` the 4 x 4 combinations of 4 samples of each agent.
 """
 
 from jaxmarl_llm.config.files import experiment
@@ -14,7 +14,7 @@ get_config = experiment("game").get_config
 
 SEEDS = range(10)
 PAIRS = {"preference.pairs": 8, "preference.batch": 48}  # all pairs of an iteration in one update
-# What a trainer is called and what it changes of the config.
+# Trainers by name, and the config fields that they change.
 TRAINERS = {
     "MAGRPO": {"train.system": "magrpo"},
     "MAREINFORCE": {"train.system": "mareinforce"},

@@ -1,18 +1,18 @@
-"""Published systems on the default model and the starter problems: what differs is how a team learns.
+"""Published systems on the default model and the starter problems; they differ in how a team learns.
 
 Command:   python -m experiments.train --config=configs/systems.py:marloo
-Result:    most are compared on a game whose optimum is known in docs/game.md; not run to the end here
+Result:    docs/game.md compares most on a game with a known optimum; not run to the end here
 Cost:      as configs/coding.py, with ,smoke under a minute
 Variants (after a colon; docs/systems.md has the equation and the source of each):
   mareinforce, marloo, maremax, dr_mas, at_grpo, maporl, mlpo, c3, ccpo, centralised, iac, maac, madpo,
   madpo_iter, dpo, malt, sweet, marlhf, marlhf_iter, der, mutual,
   corex, corex_review, corex_retrieve (protocols, which MAGRPO trains)
-                 (of iac and maac config.critic says what critics read, critic.form=v or q, and with iac
+                 (for iac and maac, config.critic says what critics read, critic.form=v or q, and with iac
                  whether they are heads on the agents' own bodies, critic.shared)
-  smoke          with one of these: two tiny random models, which earn something by the letters they write
-                 (jaxmarl_llm/tasks/toys/letters.py), as programs they write none; everything else real. Those
-                 of maporl, mlpo, malt, sweet and corex answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), and
-                 that of der has no models, and those of mutual act in the room with a ball
+  smoke          with one of these: two tiny random models. They cannot write programs, so letters that they
+                 write are rewarded (jaxmarl_llm/tasks/toys/letters.py); everything else real. maporl, mlpo,
+                 malt, sweet and corex answer riddles (jaxmarl_llm/tasks/reasoning/riddles.py), der has no
+                 models, and mutual acts in the room with a ball
 """
 
 from jaxmarl_llm.config import UserError, agent_settings, parse_arg, presets
@@ -20,13 +20,13 @@ from jaxmarl_llm.config.files import experiment
 
 coding = experiment("coding")
 
-# What makes the default run, MAGRPO, into another system.
+# The fields that turn the default run, MAGRPO, into another system.
 SYSTEMS = {
     "mareinforce": {},
     "marloo": {},
     "maremax": {},
     "dr_mas": {},
-    # Four samples an agent and turn, the best joint answer goes on, clipped as in the paper.
+    # Four samples per agent and turn, the best joint answer continues, clipped as in the paper.
     "at_grpo": {
         "train.turns": 2, "train.hand_on": "best", "train.group": 4, "train.joint_mode": "aligned",
         "train.clip": 0.2, "train.local_weight": 1.0,
@@ -39,7 +39,7 @@ SYSTEMS = {
         "maporl.value_model": True, "maporl.kl_reward": 0.002, "train.epochs": 4, "train.clip": 0.2,
         "critic.updates": 4,
     },
-    # Questions too: three peers that stay as they are answer once, the leader several times after the same answers.
+    # Questions too: three frozen peers answer once, the leader answers several times after the same answers.
     "mlpo": {
         "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.protocol": "leader",
         "train.joint_mode": "aligned", "team.agents": ("first", "second", "third", "leader"),
@@ -52,7 +52,7 @@ SYSTEMS = {
         "team.agents": ("cheap", "mid", "dear"), "train.turns": 2,
         "team.models": ("scripted:cheap", "scripted:mid", "scripted:dear"), "router.costs": (0.01, 0.03, 0.10),
     },
-    # A room with a ball that an adviser sees, and an actor, who walks; each episode also without advice.
+    # A room with a ball: an adviser sees it, an actor walks; each episode is also played without advice.
     "mutual": {
         "task.kind": "world", "task.source": "ball", "train.protocol": "advice", "train.counterfactual": "solo",
         "team.agents": ("adviser", "actor"), "train.turns": 6, "train.later_samples": 1, "train.group": 8,
@@ -61,7 +61,7 @@ SYSTEMS = {
     },
     # Three helpers, three mains after each.
     "c3": {"train.protocol": "tree", "train.joint_mode": "aligned", "train.group": 3},
-    # Without a part there would be no program to run, so that the untrained agent's takes its place.
+    # A missing part would leave no program to run, so the untrained agent's part takes its place.
     "ccpo": {"train.joint_mode": "aligned", "train.counterfactual": "reference"},
     # One reply holds both functions.
     "centralised": {
@@ -70,12 +70,12 @@ SYSTEMS = {
     },
     "iac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
     "maac": {"train.joint_mode": "aligned", "train.normalise": True, "train.normalise_by": "agent"},
-    # Ten iterations of eight joint answers to each problem, then the pairs of all; 16 of 28 pairs at most.
+    # Ten iterations of eight joint answers to each problem, then pairs of all of them; 16 of 28 at most.
     "madpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16},
     "madpo_iter": {"train.joint_mode": "aligned", "train.group": 8, "preference.replay": "current"},
-    # Each agent on its own answers to its prompt, against the untrained model.
+    # Each agent learns from its own answers to its prompt; the reference is the untrained model.
     "dpo": {"train.joint_mode": "aligned", "train.group": 8, "preference.pairs": 16, "preference.reference": True},
-    # Questions: a generator, a verifier, a refiner, three of each after every path; 27 final answers to a question.
+    # Questions: generator, verifier, refiner, three answers of each per path; 27 final answers per question.
     "malt": {
         "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.protocol": "tree",
         "team.agents": ("generator", "verifier", "refiner"), "train.joint_mode": "aligned", "train.group": 3,
@@ -91,7 +91,7 @@ SYSTEMS = {
     "marlhf": {"train.joint_mode": "aligned", "preference.pairs": 0},
     "marlhf_iter": {"train.joint_mode": "aligned", "preference.pairs": 0, "preference.replay": "nearest"},
 }  # fmt: skip
-# Corex, which is protocols alone: two teams and a judge, edits one after the other, answers and scores.
+# Corex, which is only protocols: two teams and a judge; edits one after the other; answers and scores.
 _COREX = {
     "task.kind": "reasoning", "task.source": "sums", "task.total": "last", "train.joint_mode": "aligned",
     "sampling.max_new_tokens": 32,
@@ -109,7 +109,7 @@ COREX = {
         "eval.vote": "best",
     },
 }  # fmt: skip
-# What those of questions answer with ,smoke: riddles for as many agents.
+# With ,smoke the systems for questions answer these riddles, for as many agents.
 RIDDLES = {
     "maporl": "clues", "mlpo": "trust", "malt": "lock3", "sweet": "guess", "corex": "lock3", "corex_review": "lock3",
     "corex_retrieve": "trust",
@@ -128,7 +128,7 @@ def get_config(arg=None):
     agent_settings.declare(config, ALL[chosen[0]])
     config.update_from_flattened_dict(ALL[chosen[0]])
     if config.task.kind != "coding":
-        config.task.test_source = ""  # that of the coding problems is a slice of them
+        config.task.test_source = ""  # the default is a slice of the coding problems
     if chosen[0] == "sweet":
         config.team.models = (config.model, "scripted:answerer")
     if options.smoke:
@@ -144,7 +144,7 @@ def get_config(arg=None):
             config.task.eval_source = config.task.test_source = "routes[:6]"
             return config
         config.task.reward = "jaxmarl_llm.tasks.toys.letters:distinct"
-        config.train.local_weight = 0.0  # that reward judges the joint answer alone
+        config.train.local_weight = 0.0  # this reward judges only the joint answer
         # Problems with prompts of about the same length, and small programs: little to compile.
         config.task.source = "starter[7:11]"
         config.task.eval_source = config.task.test_source = "starter[5:7]"
@@ -154,7 +154,7 @@ def get_config(arg=None):
 
 
 def riddles(config, name):
-    """Tiny models that answer with one of three words, so that some are right: random letters hold no number."""
+    """Tiny models that answer with one of three words, so some are right: random letters have no number."""
     config.model = "game-tiny"
     config.task.source = RIDDLES[name]
     if name == "corex":
@@ -162,16 +162,16 @@ def riddles(config, name):
     config.task.eval_source = config.task.test_source = ""
     if config.train.system == "malt":
         config.preference.update(collect=1, batch=4)
-        config.malt.update(threshold=0.1, sft_steps=1)  # guesses are right once in three times
+        config.malt.update(threshold=0.1, sft_steps=1)  # a guess is right in one of three cases
         config.train.steps = 3
     if config.train.system == "sweet":
         config.team.models = (config.model, "scripted:answerer")
         config.preference.update(collect=1, batch=4, model_updates=2)
         config.sweet.update(candidates=2, critic_steps=1)
-        config.train.prompts = 8  # about two of nine pairs all guesses are often wrong
+        config.train.prompts = 8  # with two of the nine pairs, often all guesses would be wrong
         config.train.steps = 3
     config.task.train_split = config.task.eval_split = config.task.test_split = "all"
-    config.train.group = 3 if config.train.system == "malt" else 8  # of two answers both are often wrong
+    config.train.group = 3 if config.train.system == "malt" else 8  # two answers are often both wrong
     config.sampling.max_new_tokens, config.sampling.max_prompt_tokens, config.sampling.stop = 2, 192, ()
     if name in COREX:
         config.sampling.max_prompt_tokens = 448  # a judge reads what two teams wrote

@@ -1,14 +1,14 @@
-"""Agents with tools answer questions over a table: a planner, a caller and a summarizer (alpha-UMi), or one alone.
+"""Agents with tools answer questions about a table: planner, caller and summarizer (alpha-UMi), or one agent.
 
 Command:   python -m experiments.train --config=configs/tables.py
-Result:    one agent answers 46.5 of 100 test questions, greedily 56.1 (one seed); docs/systems.md has two stages
-Cost:      one agent 34 minutes of one core for 60 iterations, three agents two minutes an iteration
+Result:    one agent: 46.5 % of test answers right, greedily 56.1 % (one seed); two stages: docs/systems.md
+Cost:      one agent: 34 minutes of one core for 60 iterations; three agents: two minutes an iteration
 Variants (after a colon, comma-separated):
   one            one agent, which plans, calls and answers
-  learn          from rewards, with the tools (MAGRPO), in place of demonstrations; give what it begins with,
+  learn          from rewards, with the tools (MAGRPO), instead of demonstrations; set the run to begin from,
                  --config.team.begin=<run folder>
   smoke          tiny random models, everything else real
-The two stages of the paper are two runs, of which the second one begins from the first:
+The two stages of the paper are two runs; the second begins from the first:
   python -m experiments.train --config=configs/tables.py:one --workdir=runs/one
   python -m experiments.train --config=configs/tables.py --workdir=runs/three --config.team.begin=runs/one \
       --config.team.begin_map="('planner=solver','caller=solver','summarizer=solver')"

@@ -1,16 +1,17 @@
-"""A team acts in a world, turn by turn: tiny models learn what is best for all, and the optimum is known.
+"""A team acts in a world, turn by turn: tiny models learn what is best for all; the optimum is known.
 
 Command:   python -m experiments.train --config=configs/world.py:philosophers
 Result:    docs/worlds.md
 Cost:      docs/worlds.md; one CPU core is enough
 Variants (after a colon, comma-separated):
-  philosophers   dining philosophers (the default), agents=N of them, 2 unless given
-  kitchen        two cooks, of whom one fetches what the other one cooks
-  corridor       one agent walks to the end of a corridor, or agents=N of them
-  gated          with one of these: every agent is a script that takes the right action with a chance of .4, and an
-                 action of too small an advantage over waiting is asked again (ReAd); no agent learns:
+  philosophers   dining philosophers (the default), agents=N of them, by default 2
+  kitchen        two cooks: one fetches what the other cooks
+  corridor       one agent, or agents=N of them, walks to the end of a corridor
+  gated          with one of these: every agent is a script that takes the right action with probability .4;
+                 if an action's advantage over waiting is too small, it is asked again (ReAd); no agent
+                 learns:
                  python -m experiments.evaluate --config=configs/world.py:kitchen,gated
-  smoke          with gated: short episodes, two questions at most, and values learned in a moment
+  smoke          with gated: short episodes, at most two questions, and values that are learned quickly
   ball           an adviser who knows where a ball is, and an actor who looks for it; both learn from each other
   alone          with ball: the actor without an adviser
 """
@@ -20,14 +21,14 @@ from jaxmarl_llm.config.files import experiment
 
 game = experiment("game")
 TURNS = {"corridor": 8, "kitchen": 14, "philosophers": 8, "ball": 6}
-STEPS = {"corridor": 15, "kitchen": 20, "philosophers": 15}  # of a gated episode, most
-# Of agents the fewest, the most, and how many there are unless given.
+STEPS = {"corridor": 15, "kitchen": 20, "philosophers": 15}  # limit of a gated episode
+# Number of agents: minimum, maximum, default.
 TEAMS = {"corridor": (1, 5, 1), "kitchen": (2, 2, 2), "philosophers": (2, 5, 2), "ball": (2, 2, 2)}
 NAMES = ("first", "second", "third", "fourth", "fifth")
 
 
 def get_config(arg=None):
-    """The world named in ``arg``, for tiny models as configs/game.py trains them."""
+    """The world named in ``arg``, for tiny models, trained as in configs/game.py."""
     options = parse_arg(arg, **dict.fromkeys(TURNS, False), agents=0, gated=False, smoke=False, alone=False)
     worlds = [name for name in TURNS if options[name]] or ["philosophers"]
     if len(worlds) > 1:
@@ -46,7 +47,7 @@ def get_config(arg=None):
     config.train.turns, config.train.later_samples = TURNS[source] + 2 * max(number - 2, 0), 1
     config.sampling.max_prompt_tokens = 192
     config.sampling.max_new_tokens = (
-        1  # every action is one word of these models: another one could only spoil it
+        1  # every action is one word of these models: a second word could only make it invalid
     )
     config.train.group = 32
     config.train.prompts = config.train.prompts_per_microbatch = {"corridor": 1, "kitchen": 6}.get(source, 3)
@@ -71,7 +72,7 @@ def get_config(arg=None):
 
 
 def gated(config):
-    """Scripts as agents, which read what all see, and a gate with the exact values of what they do."""
+    """Scripted agents that read what all see, and a gate with the exact values of their actions."""
     config.team.models = ("scripted:planner",) * len(config.team.agents)
     config.team.mode = "adapters"
     config.task.share_views = True
@@ -87,6 +88,6 @@ def advised(config, alone: bool):
     config.train.prompts = config.train.prompts_per_microbatch = 8
     config.train.group, config.train.later_prompts_per_microbatch = 16, 128
     config.train.lr = 3e-3
-    config.train.group_by = "turn"  # few episodes come to the same state
+    config.train.group_by = "turn"  # few episodes reach the same state
     if not alone:
         config.train.protocol, config.train.system, config.train.counterfactual = "advice", "mutual", "solo"

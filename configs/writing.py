@@ -1,11 +1,11 @@
-"""Two language models write about one text together: a short summary and a long one, judged side by side.
+"""Two language models write about one text together: a short and a long summary, which are judged as a pair.
 
 Command:   python -m experiments.train --config=configs/writing.py
 Result:    docs/writing.md
 Cost:      20 minutes and 4.9 GB on two CPU cores, measured with an earlier version
 Variants (after a colon, comma-separated):
   tldr           the published TLDR experiment: two Qwen3-1.7B, full fine-tuning, for accelerators; prompts
-                 of the published structure as plain text, in our words, so that its numbers are not
+                 have the published structure as plain text, but our words, so its numbers are not
                  comparable with the published ones (return 94.5, structure 98.7, coherence 78.5)
   arxiv          the published arXiv experiment, likewise (published: return 93.1)
   small          with arxiv: its twin on the default model and the sample abstracts, for two CPU cores
@@ -41,7 +41,7 @@ def writing(config, kind):
 
 
 def laptop(config):
-    """SmolLM2-135M on the sample texts, two CPU cores; cross joint answers cost nothing, no code is run."""
+    """SmolLM2-135M on the sample texts, two CPU cores; cross joint answers are cheap, as no code is run."""
     presets.laptop(config)
     config.sampling.max_new_tokens = 72 if config.task.kind == "tldr" else 224
     config.train.steps = 28

@@ -1,4 +1,4 @@
-"""All systems of this project: what each is, what was published, what was measured here, how to run it.
+"""All systems of this project: what each one is, what was published, what was measured here, how to run it.
 
 List:    python -m experiments.zoo
 One:     python -m experiments.zoo --row=maporl            (--smoke: its form that takes seconds)
@@ -6,8 +6,9 @@ All:     python -m experiments.zoo --smoke --workdir=runs/zoo
 Checks:  python -m experiments.zoo --check
 Page:    docs/zoo.md, written by `make zoo_page` from these rows
 
-To add a system, add a `Row` to one of the files below (`jaxmarl_llm.config.zoo` says what its fields are), or a file
-of further rows to `FAMILIES`, and write the page again. A number of ours must stand in a page, with its interval.
+To add a system, add a `Row` to one of the files below (`jaxmarl_llm.config.zoo` explains its fields), or a
+new file of rows to `FAMILIES`, and write the page again. Every number of ours must be in a page, with its
+interval.
 """
 
 from jaxmarl_llm.config.files import experiment

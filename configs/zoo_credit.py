@@ -1,4 +1,4 @@
-"""Rows of the zoo: systems that differ in what agents learn from one shared reward. Read by configs/zoo.py.
+"""Rows of the zoo: systems that differ in how agents learn from one shared reward. Read by configs/zoo.py.
 
 What is published is second-hand where a row says so; cells without a source are `NOT_FOUND`.
 """
@@ -28,7 +28,7 @@ WRITING = "TLDR, arXiv abstracts"
 
 
 def game(after: str, difference: str, sign: str = NOT_SHOWN, spent: str = "96 judged answers") -> Result:
-    """A trainer of docs/game.md beside MAGRPO; ``sign``: by the page's bound for twenty comparisons."""
+    """A trainer of docs/game.md against MAGRPO; ``sign``: by the page's bound for twenty comparisons."""
     return Result(
         model="two layers, random at first", data="six matrix games in words", metric="return, sampled",
         before="22.9", after=after, baseline="MAGRPO 81.2 [79.0, 83.4]",
@@ -38,7 +38,7 @@ def game(after: str, difference: str, sign: str = NOT_SHOWN, spent: str = "96 ju
 
 
 def convention(after: str, credit: str, tokens: str, answers: str) -> Result:
-    """A credit of docs/convention.md beside `cross`; which is best is not shown there."""
+    """A credit of docs/convention.md compared with `cross`; which is best is not shown there."""
     return Result(
         model=SMOL, data="convention, 24 problems", metric="joint success, %",
         before="38.2 (32.8, 43.6)", after=after, baseline="MAGRPO, cross 85.8 (66.7, 104.8)",
@@ -49,7 +49,7 @@ def convention(after: str, credit: str, tokens: str, answers: str) -> Result:
 
 
 def system(title: str, source: str, credit: str, test: str, **own) -> Row:
-    """A row that is a value of train.system with a config of its own in configs/systems.py."""
+    """A row for a value of train.system that has its own config in configs/systems.py."""
     name = own.pop("name")
     rest = {
         "trained": "every agent", "protocol": SIMULTANEOUS, "loss": GRADIENT, "level": "none",

@@ -13,7 +13,7 @@ from jaxmarl_llm.config.zoo import (
     trained,
 )
 
-# Two agents of one base that answer the same questions, to be joined.
+# Two agents of one base that answer the same questions; they are joined.
 PAIR, TINY_PAIR = trained("reasoning.py"), trained("reasoning.py:smoke")
 OF_PAIR, LATEST = "--workdir={folder}/run", "--step=latest"
 NOT_READ = "its tables were not read"

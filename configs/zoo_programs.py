@@ -29,7 +29,7 @@ DIFFERS = "one run of a model that seldom writes a right program, Python in plac
 
 
 def default_model(after: str, difference: str, before: str = "13.5 [5.77, 23.1]", **own) -> Result:
-    """A row of the default model's table in docs/lessonl.md, beside repeated sampling."""
+    """A row of the default model's table in docs/lessonl.md, compared with repeated sampling."""
     rest = {"baseline": f"repeated sampling {before}", "budget": "12 programs a problem, both"} | own
     return Result(
         model=SMOL, data=PYTHON, metric=RIGHT, before="3.85 [0.00, 9.62], one program", after=after,

@@ -1,4 +1,4 @@
-"""Rows of the zoo: teams that read each other, and what they are paid for it. Read by configs/zoo.py."""
+"""Rows of the zoo: teams that read each other's texts, and their rewards for it. Read by configs/zoo.py."""
 
 from jaxmarl_llm.config.zoo import (
     COMPARE,
@@ -44,7 +44,7 @@ COREX_COMMANDS = {
 def corex(
     title: str, how: str, protocol: str, agents: str, vote: str, right: str, majority: str, differences: str
 ) -> Row:
-    """One of Corex's three ways to agree; nothing is trained. ``right`` is its share, ``majority`` that without it."""
+    """One of Corex's three protocols, untrained. ``right``: its share; ``majority``: the share without it."""
     team = f"--config.team.agents={agents}"
     flags = (f"--config.train.protocol={protocol}", LAST, team, f"--config.eval.vote={vote}")
     return Row(

@@ -1,18 +1,17 @@
-"""LessonL with parts left out and methods beside it, on the same problems at equal numbers of programs.
+"""Compare LessonL with ablations of it and other methods, on the same problems with equally many programs.
 
     python -m experiments.ablate --config=configs/lessonl.py --workdir=runs/ablation
     python -m experiments.ablate --config=configs/lessonl.py:scripted --workdir=runs/scripted
     python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
     python -m experiments.ablate --config=configs/experience.py:scripted --workdir=runs/experience
 
-The third one is Q* and other orders of its search, with what is solved within equal numbers of programs and tokens, the
-last one experience with examples chosen in several ways, and with none.
+The third command compares Q* with other search orders: what is solved within equal numbers of programs and
+tokens. The last one compares experience with examples chosen in several ways, and without examples.
 
 Runs the members of `configs/ablation.py` one after the other and writes ablation.json, .md and .html when all
 are done. If it is stopped, the same command continues within the interrupted round. Members whose rounds
-begin alike share the answers that they drew there, and one program's time counts for all members
-(`timing.remember`), also when it is returned and measured again: so members differ by their methods, and not
-by noise.
+begin in the same way share the answers drawn there. The measured time of a program counts for all members
+(`timing.remember`), also when it is returned and measured again. So members differ by method, not by noise.
 """
 
 import pathlib
@@ -33,12 +32,12 @@ ablation = experiment("ablation")
 
 
 def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
-    """Search with every member, or those named; returns the results in order, the baseline first.
+    """Search with every member, or with those in ``names``; returns the results in order, the baseline first.
 
     Raises:
       ValueError: for a name that no member has, and a config that does not search for programs.
     """
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.search import search
     from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
 
@@ -58,7 +57,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
         refuse_seeds(settings, "a search")
     resume_checks.ensure_writable(workdir)
     results, folders = [], []
-    # The searchers serve all members, so they are opened for one with lessons if there is one.
+    # All members share the searchers, so they are opened for a member with lessons if there is one.
     with search.open_searchers(next(filter(protocols.has_lessons, configs.values()), config)) as searchers:
         judge = tasks.build_judge(config, searchers.executor)
         for name, settings in configs.items():

@@ -1,11 +1,11 @@
-"""Methods side by side at equal budgets: `python -m experiments.compare --task=coding`.
+"""Compare methods at equal budgets: `python -m experiments.compare --task=coding`.
 
-Runs what `configs/compare.py` lists and what is not finished yet, each in a process of its own, and writes
-tables of all that is finished, at equal drawn tokens and at equal judged answers, as compare.md, the
-numbers as compare.json, and a picture as compare.png. If it is stopped, the same command continues.
+Runs the members of `configs/compare.py` that are not finished yet, each in its own process. Writes tables of
+all finished members, at equal drawn tokens and at equal judged answers, as compare.md, the numbers as
+compare.json, and a picture as compare.png. If it is stopped, the same command continues.
 Several machines can share the work: ``--seeds`` runs some of the seeds, ``--members`` some of the members and
-what these begin from, ``--have=<compare.json>,..`` takes the results of members that were finished elsewhere,
-``--norun`` makes the tables of what is finished.
+what they begin from, ``--have=<compare.json>,..`` reads the results of members that were finished elsewhere,
+``--norun`` only makes the tables of the finished members.
 """
 
 import json
@@ -59,7 +59,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
     member is not finished.
     """
     summary = summaries.read_json(folder / "summary.json")
-    if not summary:  # the folder of a training may hold an evaluation as well, of any state
+    if not summary:  # a training's folder may also hold an evaluation, of any checkpoint
         evaluation = summaries.read_json(folder / "evaluation.json")
         return {UNTRAINED: evaluated(evaluation)} if evaluation else {}
     if "after" not in summary:
@@ -70,7 +70,7 @@ def result(folder: pathlib.Path) -> dict[str, dict]:
 
 
 def evaluated(evaluation: Mapping) -> dict[str, dict]:
-    """The scores, and those by test problem, that `experiments.evaluate` has written, as `result` has them."""
+    """The scores, total and by test problem, that `experiments.evaluate` wrote, in the form of `result`."""
     means = {name: ends["mean"] for name, ends in evaluation["sampled"]["scores"].items()}
     means["return_greedy"] = evaluation["greedy"]["scores"]["return"]["mean"]
     return {"scores": means, "problems": _problems(evaluation["sampled"]["items"])}
@@ -106,10 +106,10 @@ def compare_all(
 ) -> dict[str, dict[str, dict]]:
     """Run the members that are missing; returns the results by method and seed.
 
-    compare.json has the results at any time.
-    ``have`` are finished results of the same kind, for members that are not finished in ``workdir``; ``more`` are
-    further flags of a member's command, ``seeds`` and ``members`` those that are run, by default all; ``run=False``
-    runs nothing and takes what is finished. A start that is finished elsewhere only is run, as its folder is needed.
+    compare.json has the results so far at any time. ``have``: finished results of the same form, for members
+    that are not finished in ``workdir``. ``more``: further flags of a member's command. ``seeds`` and
+    ``members``: which ones are run, by default all. ``run=False``: run nothing, use what is finished. A start
+    that is finished only elsewhere is run here, as its folder is needed.
 
     Raises:
       UserError: nothing is finished and nothing may be run, or a result was left by a command with other settings.
@@ -146,7 +146,7 @@ def compare_all(
 
 
 def _pairs(task: str) -> list[tuple[int, str]]:
-    """Seed and name of every member: a seed of all first, so that a table of one seed is there early."""
+    """Seed and name of every member; one seed of all members comes first, to have a table of it early."""
     return [
         (seed, name)
         for seed in compare.SEEDS
@@ -165,20 +165,20 @@ def _leaves(task: str, workdir: pathlib.Path, seed: int, name: str) -> pathlib.P
 def _to_run(
     task: str, workdir: pathlib.Path, have: Mapping, seeds: Sequence[int], members: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Seed and name of what is run in its order, finished ones of ``workdir`` included."""
+    """Seed and name of the members to run, in order, including those already finished in ``workdir``."""
     pairs = _pairs(task)
     left = {pair for pair in pairs if not is_finished(_leaves(task, workdir, *pair))}
     chosen = {(seed, name) for seed, name in pairs if seed in seeds and name in members}
     elsewhere = {(seed, name) for seed, name in chosen & left if str(seed) in have.get(name, {})}
     needed, following = set(), (chosen - elsewhere) & left
-    while following:  # what they begin from, and what that begins from, as far as its folder is not here
+    while following:  # also what they begin from, and so on, where its folder is not here
         following = {(seed, compare.MEMBERS[task][name].begins) for seed, name in following} & left
         needed |= following
     return [pair for pair in pairs if pair in chosen and pair not in elsewhere - needed]
 
 
 def _collected(task: str, workdir: pathlib.Path, have: Mapping) -> dict[str, dict[str, dict]]:
-    """The results of the finished members, of the folder first, by method and seed."""
+    """The results of the finished members by method and seed; those of the folder take precedence."""
     collected: dict[str, dict[str, dict]] = {}
     for seed, name in _pairs(task):
         here = is_finished(_leaves(task, workdir, seed, name))
@@ -189,7 +189,7 @@ def _collected(task: str, workdir: pathlib.Path, have: Mapping) -> dict[str, dic
 
 
 def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Title, headers and rows of the tables: scores, and what they are above those of the start, at each budget."""
+    """Title, headers and rows of the tables: scores, and their difference to the start's, at each budget."""
     budget = compare.BUDGET[task]
     titles = {
         "at_tokens": f"{task}: when {budget['tokens']:,} completion tokens have been drawn",
@@ -207,7 +207,7 @@ def tables(task: str, results: dict) -> list[tuple[str, list[str], list[list[str
 
 
 def finished(paths: Iterable[str], key: str = "") -> dict[str, dict[str, dict]]:
-    """The results of several files together, by method and seed; of equal ones the first.
+    """The results of several files together, by method and seed; the first file that has a result counts.
 
     ``key`` names what holds the results in each file; empty: the file does, as compare.json. UserError for other files.
     """
@@ -224,7 +224,7 @@ def finished(paths: Iterable[str], key: str = "") -> dict[str, dict[str, dict]]:
 
 
 def seeds_of(words: Iterable[str]) -> list[int]:
-    """The seeds that a flag names. UserError for one that is not compared."""
+    """The seeds that a flag names. UserError for a seed that is not compared."""
     known = {str(seed): seed for seed in compare.SEEDS}
     words = list(words)
     for word in words:
@@ -234,7 +234,7 @@ def seeds_of(words: Iterable[str]) -> list[int]:
 
 
 def members_of(task: str, words: Iterable[str]) -> list[str]:
-    """The members that a flag names, and all that these begin from. UserError for one that the task has not."""
+    """The members that a flag names, and all that they begin from. UserError for a member of no such name."""
     known, words = compare.MEMBERS[task], list(words)
     for word in words:
         if word not in known:
@@ -262,7 +262,7 @@ def main(argv):
         console.table(rows, headers, title)
         pages.append(console.markdown(rows, headers, title))
     files.atomic_write_text(workdir / "compare.md", "\n".join([*pages, methods.LEGEND, ""]))
-    # These import matplotlib, for which nobody is to wait at --help.
+    # Imported here, so that --help does not wait for matplotlib.
     from jaxmarl_llm import plots
     from jaxmarl_llm.analysis.report import methods_figure
 

@@ -1,10 +1,10 @@
-"""Show what the runs of a convention sweep learned: who does which step, and if skill alone explains it.
+"""Show what the runs of a convention sweep learned: who does which step, and whether skill alone explains it.
 
   python -m experiments.conventions --workdir=runs/convention
 
-prints, for every variant of `configs/sweep_convention.py` and for each of its runs that is finished, the team
-after the warm-up and after training, in percent of the sampled answers to the test problems, and writes
-conventions.json, .md and .png there. ``--have=<conventions.json>`` adds runs that were finished elsewhere.
+prints how each finished run of every variant of `configs/sweep_convention.py` answers after the warm-up and
+after training, in percent of the sampled answers to the test problems. It writes conventions.json, .md and
+.png to the workdir. ``--have=<conventions.json>`` adds runs that were finished elsewhere.
 """
 
 import json
@@ -48,8 +48,8 @@ class Team(NamedTuple):
 
     Attributes:
       joint: joint answers that earn the reward.
-      first, second: per agent of `AGENTS`, answers that do one step and are right beside a partner of the
-        convention.
+      first, second: per agent of `AGENTS`, answers that do one step and are right with a partner who follows
+        the convention.
       alone: per agent, answers that need no convention.
     """
 
@@ -60,12 +60,12 @@ class Team(NamedTuple):
 
     @property
     def able(self) -> float:
-        """Answers that are right beside a partner of one convention or the other, mean of the agents."""
+        """Answers that are right with a partner of either convention, mean over the agents."""
         return float(np.mean([one + two for one, two in zip(self.first, self.second, strict=True)]))
 
     @property
     def by_skill(self) -> float:
-        """Joint success of agents of these abilities who had no convention.
+        """Joint success that agents with these abilities would have without a convention.
 
         Each would follow either convention with probability 1/2, independently of the other.
         """
@@ -73,20 +73,20 @@ class Team(NamedTuple):
 
     @property
     def beside_fixed(self) -> float:
-        """Success of an agent beside reference partners of fixed conventions: the mean over both partners.
+        """Success of an agent with reference partners of fixed conventions: the mean over both partners.
 
-        An agent that settles on a convention gains beside one and loses beside the other, so that this stays
-        where it was, however well the agents fit together.
+        An agent that settles on a convention gains with one partner and loses with the other. So this mean
+        does not change, however well the agents fit together.
         """
         return self.able / 2
 
     @property
     def most_alone(self) -> float:
-        """Answers that need no convention, of the agent with more of them: they earn nothing."""
+        """Answers that need no convention, of the agent that gives more of them; they earn nothing."""
         return max(self.alone)
 
     def convention(self, n: int) -> str:
-        """The one of `CONVENTIONS` that agent n follows, ``both`` if it clearly follows none."""
+        """Which of `CONVENTIONS` agent n follows; ``both`` if it does not clearly follow one."""
         shares = np.array([self.first[n], self.second[n]])
         share = shares / max(shares.sum(), 1e-9)
         return CONVENTIONS[int(share.argmax())] if share.max() >= CLEAR else "both"
@@ -120,7 +120,7 @@ def rows(workdir: pathlib.Path) -> list[dict]:
 
 
 def read(path: str) -> list[dict]:
-    """The rows of a conventions.json. UserError, with its number from 0, for one that is none."""
+    """The rows of a conventions.json. UserError, with its number from 0, for an invalid row."""
     numbers = [*NUMBERS, *COSTS, *(f"{agent}_first" for agent in AGENTS)]
     kinds: dict[str, tuple] = {"setting": (str,), "seed": (int,), "state": (str,), "problems": (list,)}
     kinds |= dict.fromkeys(numbers, (int, float)) | dict.fromkeys(AGENTS, (str,))
@@ -137,7 +137,7 @@ def read(path: str) -> list[dict]:
 
 
 def merged(entries: Sequence[Mapping], have: Sequence[Mapping]) -> list[Mapping]:
-    """``entries`` and those of ``have`` whose run is not among them, variants and seeds together."""
+    """``entries``, and the rows of ``have`` for other runs, ordered by variant and seed."""
     present = {(row["setting"], row["seed"]) for row in entries}
     rows = [*(row for row in have if (row["setting"], row["seed"]) not in present), *entries]
     order = list(dict.fromkeys(row["setting"] for row in [*have, *entries]))
@@ -162,12 +162,12 @@ def _of_run(setting: str, seed: int, folder: pathlib.Path) -> list[dict]:
 
 
 def _problems(folder: pathlib.Path, state: str) -> list[float]:
-    """Sampled joint success by test problem; [] where the run has not kept its answers of that state."""
+    """Sampled joint success by test problem; [] if the run did not keep its answers in that state."""
     return [row["return"] for row in final_table.sampled_items(folder, state)]
 
 
 def _spent(folder: pathlib.Path) -> dict[str, float]:
-    """Joint answers judged, tokens drawn and learned from, and seconds of an iteration, after a warm-up."""
+    """Joint answers judged, tokens drawn, tokens learned from, and seconds per iteration, after a warm-up."""
     rows = [row for row in metrics.read_metrics(folder) if budgets.TOKENS in row]
     totals = {name.removeprefix("spent/"): rows[-1][name] for name in budgets.NAMES}
     # The median: the first iteration compiles.
@@ -190,7 +190,7 @@ def table(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]
 def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
     """Rows by variant: the warmed-up teams first, one per seed, then the trained teams of each variant.
 
-    Warmed-up teams are those of variants that begin alike (see `OTHER_START`) and have kept their answers.
+    Warmed-up teams are those of variants with the same start (see `OTHER_START`) that kept their answers.
     """
     warmed_up = [row for row in entries if row["state"] == "warm" and row["setting"] not in OTHER_START]
     warm = {row["seed"]: row for row in reversed(warmed_up) if row["problems"]}
@@ -204,7 +204,7 @@ def by_variant(entries: Sequence[Mapping]) -> dict[str, list[Mapping]]:
 def summary(entries: Sequence[Mapping]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Headers and rows as texts, a row per variant: means over its seeds after training.
 
-    The share is that of the joint success of the variant `UPPER`.
+    The share is joint success relative to that of the variant `UPPER`.
     """
     headers = ["variant", "runs", *NUMBERS.values(), f"share of {UPPER}", *COSTS.values(), "conventions"]
     groups = by_variant(entries)
@@ -249,7 +249,7 @@ def main(argv):
         pages.append(console.markdown(texts, headers, f"## {title}"))
     files.atomic_write_text(workdir / "conventions.json", json.dumps(entries, indent=1) + "\n")
     files.atomic_write_text(workdir / "conventions.md", "\n".join(pages))
-    # These import matplotlib, for which nobody is to wait at --help.
+    # Imported here, so that --help does not wait for matplotlib.
     from jaxmarl_llm import plots
     from jaxmarl_llm.analysis.report import convention_figure
 

@@ -1,11 +1,11 @@
-"""Evaluate teams of agents from different runs: do agents rely on the habits of their own partner?
+"""Evaluate teams of agents from different runs: do agents rely on habits of the partner they trained with?
 
   python -m experiments.crossplay --workdirs=runs/a,runs/b,runs/c
 
-evaluates on the test problems, with fresh draws, every team whose first agent is of one run and whose second
-is of another, or the same, run; of more than two agents every team of one run in which one agent is of
-another. All teams use the same random keys. Prints the tables, and writes them to --out as crossplay.json,
-.md and .png.
+evaluates teams on the test problems, with fresh draws. With two agents these are all pairs of a first agent
+of one run and a second agent of the same or another run. With more agents, one agent of a run's team is
+replaced by that of another run. All teams use the same random keys. Prints the tables, and writes them to
+--out as crossplay.json, .md and .png.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ ANSWERING = ("policy.dtype", "train.turns", "train.protocol", *(f"task.{n}" for 
 
 @dataclasses.dataclass(frozen=True)
 class Crossplay:
-    """Result of `play`: tables by mode, ``sampled`` and ``greedy``, one for each agent that is exchanged."""
+    """Result of `play`: tables by mode, ``sampled`` and ``greedy``, one for each agent that is replaced."""
 
     names: tuple[str, ...]
     agents: tuple[str, ...]
@@ -61,17 +61,17 @@ def play(
     """Evaluate teams put together from the agents of several runs.
 
     Args:
-      workdirs: run folders or exported teams, two or more, whose agents are of one kind and judged alike;
-        where they differ in the seed, all draw from that of the first.
+      workdirs: two or more run folders or exported teams, whose agents are of the same kind and judged in the
+        same way; if their seeds differ, all use the seed of the first.
       which: ``best`` or ``latest``, the checkpoint of each.
       samples: answers per problem; 0 for ``eval.samples`` of the first run.
       tell: prints a line for every team.
 
     Raises:
-      ValueError: for fewer than two runs or agents, runs that do not go together, naming the fields, and
-        checkpoints that are not there, all before a model is loaded.
+      ValueError: for fewer than two runs or agents, for runs that do not match, naming the fields, and for
+        missing checkpoints; all before a model is loaded.
     """
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm import saved_agents
     from jaxmarl_llm.evaluation import results
     from jaxmarl_llm.factory import evaluations, experts, inputs, randomness, tasks, teams, tools
@@ -140,7 +140,7 @@ def _returns(
     agents: Sequence[str],
     lineup: Sequence[int],
 ) -> dict:
-    """The return of every test problem by mode, sampled and greedy, of a lineup: the run of each agent, as an index."""
+    """A lineup's return of every test problem by mode, sampled and greedy; it has a run index per agent."""
     from jaxmarl_llm.evaluation import results
 
     mixed = put_together(team, workdirs, which, dict(zip(agents, lineup, strict=True)))
@@ -180,9 +180,9 @@ def check(workdirs: Sequence[str], configs: Sequence) -> None:
 
 
 def _differences(one: dict, two: dict) -> dict[str, str]:
-    """Fields that both have and that differ; if there are none, fields that only one has.
+    """Fields that both have and that differ; if there are no such fields, those that only one has.
 
-    Where both exist, the latter follow from the former.
+    If both kinds exist, the second kind follows from the first.
     """
     common = one.keys() & two.keys()
     shared = [{name: side[name] for name in common} for side in (one, two)]
@@ -191,7 +191,7 @@ def _differences(one: dict, two: dict) -> dict[str, str]:
 
 
 def judged(config) -> dict:
-    """Fields that must be equal where agents are exchanged: their models, their sampling and the judge."""
+    """Fields that must be equal if agents are exchanged: their models, their sampling and the judge."""
     from jaxmarl_llm.factory import built_models
 
     names, options = agent_settings.SAMPLING, {}
@@ -209,7 +209,7 @@ def judged(config) -> dict:
         fields |= {f"expert.{name}": config.expert[name] for name in ("kind", "model", "max_tokens")}
     built = set(built_models.BUILDERS).intersection((config.model, *config.team.models))
     if built and config.team.mode != "full":
-        fields["seed"] = config.seed  # what the agents were adapted to is drawn from it
+        fields["seed"] = config.seed  # the base that the adapters belong to is drawn from it
     return fields
 
 
@@ -237,7 +237,7 @@ def as_tables(result: Crossplay) -> list[tuple[str, list[str], list[tuple[str, .
 
 
 def _state(about: dict) -> str:
-    """The checkpoints of the runs, and the number of problems, as a text."""
+    """The checkpoints of the runs and the number of problems, as text."""
     best = about["checkpoint"] == BEST
     kind = "the states that are best on validation" if best else "the latest states"
     steps = ", ".join(map(str, about["steps"]))

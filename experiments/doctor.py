@@ -1,8 +1,8 @@
 """Check whether a config is ready for a long training: one line per check, ok or what to change.
 
 `python -m experiments.doctor --config=configs/coding.py` lets the team answer a few problems, and checks the
-programs, reward, tokenizers, exports and machine that a training would use. It exits with 1 if a check fails,
-else with 0. See docs/doctor.md.
+programs, reward, tokenizers, exports and machine that a training would use. Exit code: 1 if a check fails,
+else 0. See docs/doctor.md.
 """
 
 import json
@@ -29,7 +29,7 @@ def main(argv) -> int:
     args, start, results = flags.FLAGS, time.perf_counter(), []
     if not args.json:
         print(f"examining {flags.FLAGS['config'].config_filename}", flush=True)
-    from jaxmarl_llm.analysis.doctor import data, examination  # import JAX, for which --help is not to wait
+    from jaxmarl_llm.analysis.doctor import data, examination  # import JAX: --help does not wait for it
 
     neighbours = {}
     if args.only == "data":

@@ -6,12 +6,12 @@ An exported team:   python -m experiments.evaluate --team=models/team
 Other problems:     add --split=validation (or train, all) to either
 Other data:         add --config=configs/coding.py --config.task.test_source=humaneval to the first
 
-Samples are fresh draws: their random stream is used by no training and by no choice of a checkpoint.
+Samples are fresh draws: training and checkpoint selection never use their random stream.
 With --workdir and --config the agents come from the run and everything else from the config.
 
-A config of rounds of programs (configs/lessonl.py) makes it a search: the team looks for the best program of
-every problem, which is measured again. If it is stopped, the same command with the same --out (or --workdir)
-continues within the interrupted round.
+With a config for rounds of programs (configs/lessonl.py) this is a search: the team looks for the best
+program for every problem, and that program is measured again. If it is stopped, the same command with the
+same --out (or --workdir) continues within the interrupted round.
 """
 
 import pathlib
@@ -47,7 +47,7 @@ def show(report: dict, stream=None) -> None:
         rows = [(name, *cells(s, 2), *cells(g, 2)) for name, s, g in pairs]
         headers = ("per episode", "sampled", "95 %", "greedy", "95 %")
         console.table(rows, headers, "\nEpisodes", stream)
-    # Of routes an agent may be asked in one mode alone.
+    # With routes, an agent may have been asked in only one mode.
     names = dict.fromkeys([*sampled["agents"], *greedy["agents"]])
     both = {agent: [part["agents"].get(agent) for part in (sampled, greedy)] for agent in names}
     rows = [
@@ -66,7 +66,7 @@ def show(report: dict, stream=None) -> None:
 
 
 def state_line(report: dict) -> str:
-    """The team that a report is about: the untrained one, or a state of a run."""
+    """The team that a report is about: the untrained team, or a checkpoint of a run."""
     if not report["workdir"]:
         return "the untrained team"
     names = {BEST: ", the best on validation", LATEST: ", the latest", "exported": ", exported"}
@@ -80,18 +80,18 @@ def problems_line(report: dict) -> str:
 
 
 def cells(ends: dict | None, digits: int = 1) -> tuple[str, str]:
-    """A mean and its interval as two texts, empty where there is no number."""
+    """A mean and its interval as two texts; empty if there is no number."""
     if ends is None or ends["mean"] is None:
         return "", ""
     mean = f"{ends['mean']:.{digits}f}"
-    if ends["low"] is None:  # of a single problem, such as the only one of its grade
+    if ends["low"] is None:  # there is a single problem, such as the only one of its grade
         return mean, ""
     return mean, f"{ends['low']:.{digits}f} to {ends['high']:.{digits}f}"
 
 
 def search_run(config, workdir, which, out, split="test") -> None:
     """Let the team search for programs; the results go to ``out``, or search/ in the run folder, or runs/."""
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.search import search
     from jaxmarl_llm.factory import chat_options, evaluations, teams
 
@@ -149,7 +149,7 @@ def define_flags() -> None:
 
 
 def _agents_folder(args) -> str:
-    """The folder that the agents come from: a run's or an exported team's; empty for none."""
+    """The folder of the run or exported team that the agents come from; empty if there is none."""
     if not args.team:
         if args.base:
             raise app.UsageError("--base goes with --team; with a config use --config.model")
@@ -168,7 +168,7 @@ def main(argv):
         raise app.UsageError("give --workdir=<run folder> or --team, --config=<config file>, or both")
     which, ks = parse_step(args.step), parse_ks(args.k)
     print(f"reading problems and models{f' of {workdir}' if workdir else ''}", flush=True)
-    # These import JAX, for which the first line is not to wait.
+    # Imported here, so that the first line does not wait for JAX.
     from jaxmarl_llm import saved_agents
     from jaxmarl_llm.evaluation import results
     from jaxmarl_llm.factory import evaluations

@@ -4,7 +4,7 @@ One agent:  python -m experiments.export --workdir=runs/x --agent=main --out=mod
             --format=adapter writes the adapters alone, to be loaded on top of the base model with PEFT
 The team:   python -m experiments.export --workdir=runs/x --team --out=models/team
             python -m experiments.evaluate --team=models/team   plays it again, here or elsewhere
-Both:       --base=<hub id or folder> is what the adapters call their base model
+Both:       --base=<hub id or folder> names the base model in the adapters' files
             --step=latest, or a number, takes another checkpoint than the best
 """
 
@@ -31,21 +31,21 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
     Args:
       workdir: run folder, or an exported team, such as `experiments.merge` writes.
       agent: its name in the team.
-      out: folder to create; whole or not at all.
+      out: folder to create; written completely or not at all.
       form: ``merged`` (a model that `weights.load` and transformers read, adapters added to the base, in the
         dtype of the parameters) or ``adapter`` (PEFT).
       which: ``best``, ``latest`` or a step.
-      base: what ``adapter`` calls the base model, hub id or folder; empty: what the run's model is elsewhere.
+      base: name of the base model in ``adapter`` files, hub id or folder; empty: the name of the run's model.
 
     Returns:
       The step of the checkpoint.
 
     Raises:
-      ValueError: for an agent, checkpoint or format that does not exist, adapters of an agent that has none or
-        on a base that exists nowhere else, or a folder that exists already or cannot be written, all before
-        any model is loaded.
+      ValueError: for an agent, checkpoint or format that does not exist, for adapters of an agent without
+        adapters or on a base that exists nowhere else, and for a folder that exists already or cannot be
+        written; all before any model is loaded.
     """
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm import saved_agents
     from jaxmarl_llm.factory import inputs, teams
     from jaxmarl_llm.runs import agent_export
@@ -70,9 +70,9 @@ def export(workdir, agent: str, out, form: str = MERGED, which=BEST, base: str =
 
 
 def _in_full(config):
-    """The config with its base as it is stored: adapters are written for that one, and merged with it.
+    """The config with its base as stored, not quantised: adapters are written for it and merged with it.
 
-    What is quantised is made anew from it wherever an exported team is played.
+    Wherever an exported team is played, the quantised base is made again from it.
     """
     if not config.model_options.quantize:
         return config
@@ -82,7 +82,7 @@ def _in_full(config):
 
 
 def _check_form(agent: str, saved: dict, form: str, base: str) -> None:
-    """ValueError for an agent, as its checkpoint describes it, that cannot be written in this form."""
+    """ValueError for an agent that cannot be written in this form, according to its checkpoint."""
     from jaxmarl_llm.runs import agent_export
     from jaxmarl_llm.team import REMOTE
 
@@ -143,7 +143,7 @@ def export_team(workdir, out, which=BEST, base: str = "") -> int:
 
 
 def _prompts(config) -> dict:
-    """What every agent reads of the first test problem; {} where the problems cannot be read here."""
+    """Every agent's prompt for the first test problem; {} if the problems cannot be read here."""
     from jaxmarl_llm.factory import tasks
 
     try:

@@ -1,11 +1,11 @@
-"""Check whether an iteration's advantages rank its completions as fresh partners do.
+"""Check whether an iteration's advantages rank its completions as rewards with fresh partner answers do.
 
   python -m experiments.fidelity --workdir=runs/x --step=12 --partners=16
 
-does iteration 12 once more, as experiments.replay does, keeps every completion of it, draws 16 answers of
-every agent to the same prompts from the same parameters, and judges each completion beside each partner's.
-The mean of these rewards is what a completion is worth; the table shows how the advantages correlate with it
-in rank, within the groups that were compared. The run folder is only read.
+does iteration 12 again, as experiments.replay does, and keeps every completion of it. Then it draws 16
+answers of every agent to the same prompts from the same parameters, and judges each completion with each
+partner answer. The mean of these rewards is what a completion is worth. The table shows the rank correlation
+of the advantages with it, within the groups that were compared. The run folder is only read.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """The result of `measure` for iteration ``step``; ``judged`` different answers were judged."""
+    """The result of `measure` for iteration ``step``; ``judged``: number of different judged answers."""
 
     step: int
     judged: int
@@ -48,11 +48,12 @@ def measure(
       workdir: run folder.
       step: the iteration, as for `replay.replay`.
       partners: K answers of every partner for each problem.
-      tell: prints a line about what is going to be done, and about kinds that differ from the record.
+      tell: prints a line about what is going to be done, and about kinds of values that differ from the
+        record.
 
     Raises:
-      ValueError: for a run whose completions cannot be judged beside other partners' (`refusals`), and for
-        what `replay.replay` refuses.
+      ValueError: for a run whose completions cannot be judged with other partners' answers (`refusals`), and
+        for what `replay.replay` refuses.
     """
     workdir, config = pathlib.Path(workdir), run_folder.load_run(workdir)
     if partners < 2:
@@ -78,7 +79,7 @@ def measure(
 
 
 def refusals(config) -> list[str]:
-    """Why completions of a run cannot be judged beside other partners' answers; [] if they can."""
+    """Why completions of a run cannot be judged with other partners' answers; [] if they can."""
     c, reasons = config.train, []
     if c.protocol != "simultaneous" or c.turns != 1:
         reasons.append(
@@ -103,7 +104,7 @@ def refusals(config) -> list[str]:
 
 
 def _do_again(config, folder: pathlib.Path, step: int, partners: int) -> Measured:
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.audit import fidelity
     from jaxmarl_llm.rollout.counterfactuals import FreshAnswers
     from jaxmarl_llm.runs import training_loop

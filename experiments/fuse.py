@@ -2,15 +2,16 @@
 
   python -m experiments.fuse --workdir=runs/team --out=runs/fused
 
-lets the team of a run answer the training problems, asks every member what it expected at each token of its own texts,
-and trains one model, in --out, to write what all of them wrote. The student is a run like any other, which
-experiments.evaluate, experiments.export and team.begin read. At the end stands the cross-entropy per byte of held-out
-texts.
+lets the team of a run answer the training problems, computes every member's next-token distributions on its
+own texts, and trains one model, in --out, to write what all of them wrote. The student is a normal run, which
+experiments.evaluate, experiments.export and team.begin read. The last line shows the cross-entropy per byte
+of held-out texts.
 
 Given texts: --texts=texts.jsonl, or --texts=reference for the reference answers of the task's training problems
 Teachers:    --teachers=runs/other:main,models/x adds an agent of another run and a model; --nomembers: without the team
-The student: --begin=main begins it as that member; --config=<config file> is a config of its own
-What teachers add is the difference to --weight=0, cross-entropy of the same texts alone. The same command resumes.
+The student: --begin=main starts from that member; --config=<config file> gives the student its own config
+The teachers' effect is the difference to --weight=0, which is cross-entropy alone on the same texts. The same
+command resumes.
 """
 
 import functools
@@ -54,7 +55,7 @@ def define_flags() -> None:
 
 
 def _student(args, config):
-    """The student's config: that of --config, or one made of the team's."""
+    """The student's config: that of --config, or one made from the team's."""
     from jaxmarl_llm.runs import fused_student
 
     training = {path: args[name].value for name, path in TRAINING.items()}
@@ -71,7 +72,7 @@ def _student(args, config):
 
 
 def _asked(args, which):
-    """The flags that say what is fused."""
+    """What is fused, according to the flags."""
     from jaxmarl_llm.runs.fusing import Asked
 
     if not args.members and not args.teachers:
@@ -97,7 +98,7 @@ def main(argv):
     args = flags.FLAGS
     which = evaluate.parse_step(args.step)
     print(f"reading the run in {args.workdir}", flush=True)
-    # These import JAX, for which the first line is not to wait.
+    # Imported here, so that the first line does not wait for JAX.
     from jaxmarl_llm.runs import fusing
 
     from . import train

@@ -1,9 +1,10 @@
-"""Models that work together at four levels, on one setting: `python -m experiments.levels --workdir=runs/levels`.
+"""Compare four levels of joint work of models: `python -m experiments.levels --workdir=runs/levels`.
 
-Trains the three experts of configs/levels.py, writes them as one team, runs every row of `LEVELS` there, each in a
-process of its own, and prints a table with each kind of questions: the base, the experts, the oracle router, which
-asks the expert of each kind, and the rows. levels.json and levels.md in the workdir have all of it. If it is
-stopped, the same command continues: what is finished is not run again. --levels=weight runs the rows of one level.
+Trains the three experts of configs/levels.py, writes them as one team, and runs every row of its `LEVELS`,
+each in its own process. Prints a table by kind of question: the base, the experts, the rows, and the oracle
+router, which asks the right expert for each kind. levels.json and levels.md in the workdir have the same
+content. If it is stopped, the same command continues: what is finished is not run again. --levels=weight runs
+the rows of one level.
 """
 
 import json
@@ -27,12 +28,12 @@ from jaxmarl_llm.utils.statistics.bootstrap import interval
 
 levels = experiment("levels")
 TEAM, BASE, ORACLE = "team", "base", "oracle router"
-# What the command of a row leaves in the row's folder when it is finished.
+# The file that a row's command leaves in the row's folder when it is finished.
 RESULTS = {**LEFT, "evaluate": "evaluation.json", "together": "together.json"}
 
 
 def command(name: str, variant: str, shared: Sequence[str], seed: int, *more: str) -> list[str]:
-    """One of this project's commands with a variant of configs/levels.py; '': with the config of what it reads."""
+    """A command of this project with a variant of configs/levels.py; '': with the config of what it reads."""
     config = [f"--config=configs/levels.py:{','.join((variant, *shared))}", f"--config.seed={seed}"]
     return [sys.executable, "-m", f"{__package__}.{name}", *(config if variant else ()), *more]
 
@@ -73,7 +74,7 @@ def _places(name: str, team: pathlib.Path, place: pathlib.Path) -> list[str]:
 def rows_of(
     folder: pathlib.Path, chosen: Sequence[str], grades: Mapping[str, int], kinds: Sequence
 ) -> dict[str, dict]:
-    """The finished rows of a seed by name: level, scores of the test problems, tokens of an answer and of choosing."""
+    """The finished rows of a seed by name: level, test scores, and tokens of an answer and of choosing."""
     rows: dict[str, dict] = {}
     for level in chosen:
         for name, row in levels.LEVELS[level].items():
@@ -81,7 +82,7 @@ def rows_of(
             if not path.is_file():
                 continue
             place = folder / level / name
-            if row.command in ("train", "fuse"):  # trainings, which test their last state
+            if row.command in ("train", "fuse"):  # trainings evaluate their last state on the test problems
                 chosen_by = _spent(place) if row.command == "train" else {}
                 rows[name] = _row(level, summaries.read_json(place / "test" / "after.json"), chosen_by)
                 continue
@@ -100,7 +101,7 @@ def rows_of(
 
 
 def _merged(name: str, level: str, content: dict) -> dict[str, dict]:
-    """The row of a merge, and those of the base and the members where it has them."""
+    """The row of a merge, and the rows of the base and the members if it has them."""
     rows = {}
     for title, report in content["test"]["rows"].items():
         own = title == content["method"]
@@ -117,7 +118,7 @@ def _spent(folder: pathlib.Path) -> dict:
 
 
 def _row(level: str, report: dict, validation: dict, passes: float | None = None) -> dict:
-    """A row of a report; ``passes``: forward passes of an answer, None: as many as it has tokens."""
+    """A row of a report; ``passes``: forward passes per answer; None: one per token."""
     modes = {
         mode: {one["item"]: one["return"] for one in report[mode]["items"]} for mode in ("sampled", "greedy")
     }
@@ -132,7 +133,7 @@ def _row(level: str, report: dict, validation: dict, passes: float | None = None
 
 
 def _oracle(rows: Mapping[str, dict], grades: Mapping[str, int], kinds: Sequence) -> dict:
-    """Each question to the expert of its kind, at the mean of the experts' tokens, each as often as it is asked."""
+    """The oracle router: each question to its kind's expert, at the mean of the experts' tokens, by use."""
     expert_of = {grade: name for name, own in zip(levels.EXPERTS, kinds, strict=True) for grade in own}
     asked = {item: rows[expert_of[grades[item]]] for item in rows[levels.EXPERTS[0]]["sampled"]}
     modes = {mode: {item: row[mode][item] for item, row in asked.items()} for mode in ("sampled", "greedy")}
@@ -144,7 +145,7 @@ def _oracle(rows: Mapping[str, dict], grades: Mapping[str, int], kinds: Sequence
 def table(results: Mapping[str, Mapping[str, dict]], grades: Mapping[str, int], kinds: Sequence) -> tuple:
     """Rows and headers of the table; ``results`` by row and seed.
 
-    With one seed the interval is over the problems, with more over the seeds.
+    With one seed the interval is over the problems, with several over the seeds.
     """
     lines = []
     for name, by_seed in results.items():

@@ -1,4 +1,4 @@
-"""Merge the weights of agents that were learned from one base, choose by validation, measure on the test.
+"""Merge the weights of agents trained from one base; choose by validation, then evaluate on the test.
 
 Agents of one run:   python -m experiments.merge --workdir=runs/x --method=mean --out=runs/merged
 Of several runs:     python -m experiments.merge --members=runs/a,runs/b,runs/c --method=soup --out=runs/soup
@@ -7,12 +7,12 @@ Of other programs:   python -m experiments.merge --config=configs/reasoning.py:s
 As one team:         python -m experiments.merge --config=configs/levels.py:team --members=runs/a,runs/b,runs/c \\
                      --method=join --out=runs/team
 
-A member is a run folder or an exported team (whose agents are merged by name, or <folder>:<agent> for every agent of
-the result), or a PEFT folder. All agents of the result's team, that of --config or else of the first run, are merged
-with the same weights of the members. docs/merging.md has the methods and their equations.
+A member is a run folder, an exported team, or a PEFT folder. Agents of runs and teams are merged by name;
+<folder>:<agent> uses that agent for every agent of the result. The result's team is that of --config, else
+that of the first run. All its agents use the same member weights. docs/merging.md has the equations.
 
-The result is a folder as experiments.export --team writes it, with merge.json beside: experiments.evaluate plays it,
-experiments.export takes an agent out, and a training begins from it with --config.team.begin.
+The result is a folder as experiments.export --team writes it, plus merge.json: experiments.evaluate plays it,
+experiments.export extracts an agent, and a training begins from it with --config.team.begin.
 """
 
 import pathlib
@@ -35,12 +35,12 @@ METHODS = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extra
 FORMS = ("adapter", "full")
 REPORTS = ("all", "result", "none")
 OF_METHODS = ("weights", "scales", "density", "trials", "seed")  # flags that not all methods read
-OF_RESULTS = ("rank", "form", "samples", "report")  # that all read which merge anything
+OF_RESULTS = ("rank", "form", "samples", "report")  # read by all methods that merge
 
 
 def merge(args, config, which) -> dict:
-    """The merge that the flags ask for; what merge.json says."""
-    # These import JAX, for which --help and errors in flags are not to wait.
+    """Do the merge that the flags ask for; returns the content of merge.json."""
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.merging import members, methods, run
 
     reads = () if args.method == JOIN else (*methods.METHODS[args.method].reads, *OF_RESULTS)
@@ -60,7 +60,7 @@ def merge(args, config, which) -> dict:
 
 
 def show(facts: dict) -> None:
-    """Print what was chosen, what it cost, and the table of the test."""
+    """Print what was chosen, what it cost, and the table of test results."""
     if facts["method"] == JOIN:
         return
     named = ", ".join(f"{m['name']}" + _weight(m["weight"]) for m in facts["members"])
@@ -82,7 +82,7 @@ def _weight(weight: float | None) -> str:
 
 
 def rows_of(facts: dict) -> tuple[list[tuple[str, ...]], list[str], str]:
-    """Rows, headers and title of the table of the test: the base, the members, the result; grades where several."""
+    """Rows, headers and title of the test table: base, members, result; grades if there are several."""
     rows, test = [], facts["test"]
     scores_of = {name: {mode: each[mode]["scores"] for mode in each} for name, each in test["rows"].items()}
     first = next(iter(scores_of.values()))["sampled"]

@@ -1,8 +1,8 @@
-"""Estimate memory, work and time of a config on hardware that need not be here, and whether it fits.
+"""Estimate memory, work and time of a config on hardware you may not have here, and whether it fits.
 
 `python -m experiments.plan --config=configs/coding.py:he_1turn --topology=v5e:4x4` compiles the sampler and
-the update ahead of time for that slice, without --topology for the devices that are here. Nothing is run, and
-neither weights nor data are read. See docs/plan.md.
+the update ahead of time for that slice, or without --topology for the devices of this machine. Nothing is
+run, and neither weights nor data are read. See docs/plan.md.
 """
 
 from absl import flags
@@ -28,12 +28,12 @@ def main(argv) -> int:
     entry.refuse_arguments(argv)
     args = flags.FLAGS
     config, memory = args.config, args.memory_gib
-    if memory is not None and memory <= 0:  # of nan and inf the command line says it
+    if memory is not None and memory <= 0:  # the command line itself refuses nan and inf
         raise UserError(f"--memory_gib={memory}: allowed are numbers above 0")
     validate(config)
     check_training(config)
     print(f"compiling for {args.topology or 'the devices that are here'} ...", flush=True)
-    from jaxmarl_llm.analysis.planning import printing  # imports JAX, for which --help is not to wait
+    from jaxmarl_llm.analysis.planning import printing  # imports JAX: --help does not wait for it
 
     return printing.print_plan(config, args.topology, memory, args.tries)
 

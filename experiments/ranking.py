@@ -2,7 +2,7 @@
 
   python -m experiments.ranking runs/game/sweep.json --out=ranking.png
 
-The picture is also on the page of the sweep; this makes a file of it, from nothing but sweep.json.
+The sweep's page has the same picture; this writes it to a file and needs only sweep.json.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Do an iteration of a run once more from its seeds, and compare the two.
+"""Do an iteration of a run again from its seeds, and compare the result with the record.
 
   python -m experiments.replay --workdir=runs/x --step=12
 
@@ -54,10 +54,10 @@ def replay(
     """Do an iteration of a run again and compare.
 
     Args:
-      workdir: run folder, of a run that is finished, stopped, or still going on.
-      step: the iteration, from 0, as transcripts and metrics number them; None: the last with a transcript.
+      workdir: folder of a run that is finished, stopped, or still in progress.
+      step: the iteration, counted from 0 as in transcripts and metrics; None: the last with a transcript.
       tolerance: see `replaying.compare`.
-      tell: prints a line about what is going to be done, before it is.
+      tell: prints a line about what is going to be done, before it is done.
 
     Raises:
       ValueError: for a folder without a run, an iteration without a transcript, a negative tolerance.
@@ -90,12 +90,12 @@ def replay(
 def begin_at(workdir: pathlib.Path, step: int) -> int:
     """The iterations of the last checkpoint at or before ``step``; 0 if there is none.
 
-    That of the best evaluation does not count: it holds no optimizer to continue with. Where a system trains
-    models of its own, they must have been saved too.
+    The checkpoint of the best evaluation does not count: it has no optimizer state to continue with. If a
+    system trains its own models, they must have been saved too.
     """
     from jaxmarl_llm import (
         checkpoint,
-    )  # here as below: JAX, for which --help and errors in flags are not to wait
+    )  # here as below: --help and flag errors do not wait for JAX
 
     saved = set(checkpoint.saved_steps(workdir / "checkpoints"))
     if models := checkpoint.saved_steps(workdir / "system"):
@@ -104,7 +104,7 @@ def begin_at(workdir: pathlib.Path, step: int) -> int:
 
 
 def notes(workdir: pathlib.Path, config) -> list[str]:
-    """Reasons for differences although everything is right: another machine, programs that are timed."""
+    """Reasons why values may differ without an error: another machine, programs that are timed."""
     from jaxmarl_llm import checkpoint
 
     place = workdir / "checkpoints"
@@ -126,7 +126,7 @@ def notes(workdir: pathlib.Path, config) -> list[str]:
 
 @contextlib.contextmanager
 def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
-    """A folder, free to be written to, with the run as it was after ``start`` iterations."""
+    """A writable folder with the run as it was after ``start`` iterations."""
     from jaxmarl_llm.factory import inputs
     from jaxmarl_llm.runs import begin, kept_problems
 
@@ -146,9 +146,9 @@ def copied(workdir: pathlib.Path, start: int) -> Iterator[pathlib.Path]:
 
 
 def _copy_models(saved: pathlib.Path, folder: pathlib.Path, start: int) -> None:
-    """Copy what a system has kept: pairs, memories, a router; and link to the states of its models at ``start``.
+    """Copy what a system has kept (pairs, memories, a router) and link to its models' states at ``start``.
 
-    Files are copied, as the iterations that are done again read them and may write to them.
+    Files are copied, because the repeated iterations read them and may write to them.
     """
     folder.mkdir()
     for path in saved.iterdir():
@@ -162,10 +162,10 @@ def _copy_models(saved: pathlib.Path, folder: pathlib.Path, start: int) -> None:
 
 
 def settings(config, workdir: pathlib.Path):
-    """The run's config for a replay: other outputs, and an expert's answers from the run alone."""
+    """The run's config for a replay: other outputs, and an expert's answers only from the run's record."""
     config = config.copy_and_resolve_references()
     config.log.update(tensorboard=False, wandb_project="", transcripts_every=1)
-    config.save.keep = 1  # nothing is saved, but room on the disk is required for that many
+    config.save.keep = 1  # nothing is saved, but the disk space check counts this many checkpoints
     if asks_expert(config):
         config.expert.offline = True
         config.expert.cache = config.expert.cache or str(workdir / "expert")
@@ -178,7 +178,7 @@ def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
     from jaxmarl_llm.runs.prefetch import RolloutPrefetch
     from jaxmarl_llm.runs.run import Run
 
-    # Other inputs are a difference to be shown, and no reason to refuse.
+    # Other inputs are a difference to show, not a reason to refuse.
     with (
         Run(config, folder, accept_changes=True) as run,
         RolloutPrefetch(functools.partial(_draw, run, step)) as prefetch,
@@ -195,7 +195,7 @@ def do_again(config, folder: pathlib.Path, step: int) -> dict[str, float]:
 
 
 def _draw(run: "Run", last: int, step: int, trainables, timer):
-    """`training_loop.draw`; None for the iteration after ``last``, which train.overlap begins without need."""
+    """`training_loop.draw`; None for the iteration after ``last``, which train.overlap starts needlessly."""
     from jaxmarl_llm.runs import training_loop
 
     return training_loop.draw(run, step, trainables, timer) if step <= last else None

@@ -1,6 +1,6 @@
-"""A page about one or several runs, in one HTML file, and its pictures as PNG files in plots/ beside it.
+"""Write a page about one or several runs as one HTML file, and its pictures as PNG files in plots/ beside it.
 
-The names of the pictures begin with that of the page: report.html has plots/report_return.png.
+Picture names begin with the page's name: report.html has plots/report_return.png.
 
 One run:               python -m experiments.report runs/a
 Seeds of one config:   python -m experiments.report runs/a runs/b runs/c --out=report.html
@@ -10,8 +10,8 @@ Compare checkpoints:   python -m experiments.evaluate --workdir=runs/a --step=be
 Searches for programs: python -m experiments.report runs/seed0/ablation.json runs/seed1/ablation.json
                        (means over the seeds; --baseline=full compares with another method than the first)
 
-Runs whose configs differ in the seed, and in nothing else that training depends on, are drawn as one curve
-with an interval; others beside each other.
+Runs whose configs differ only in the seed (of the fields that training depends on) are drawn as one curve
+with an interval; other runs are drawn as separate curves.
 """
 
 import pathlib
@@ -46,7 +46,7 @@ def define_flags() -> None:
 
 
 def refuse_unread(given: flags.FlagValues, searches: bool) -> None:
-    """UserError for a flag that a page about searches, or else about runs, does not read."""
+    """UserError for a flag that this kind of page (about searches, or about runs) does not read."""
     of_runs, of_searches = ("evaluations", "transcript_steps"), ("baseline",)
     for name in of_runs if searches else of_searches:
         if given[name].present:
@@ -55,10 +55,11 @@ def refuse_unread(given: flags.FlagValues, searches: bool) -> None:
 
 
 def report_searches(paths: Sequence[str], out: str, baseline: str = "") -> pathlib.Path:
-    """Write one page about all searches of some results files; returns its path.
+    """Write one page about all searches in the given results files; returns its path.
 
-    ``baseline``: the method that others are compared with; '': the first one. ValueError names a file that is
-    not a results file, or holds the same search as another, and a baseline that no file has.
+    ``baseline``: the method that others are compared with; '': the first one. ValueError for a file that is
+    not a results file or has the same search as another file (it is named), and for a baseline that no file
+    has.
     """
     page_path = pathlib.Path(out or pathlib.Path(paths[0]).with_suffix(".html"))
     files.ensure_writable(page_path, "give --out=<page> in a folder that you may write to")

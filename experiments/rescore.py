@@ -5,8 +5,8 @@ Nothing is sampled and no model is loaded:
   python -m experiments.rescore --workdir=runs/x --reward=my_module.my_reward
   python -m experiments.rescore --workdir=runs/x --config=configs/coding.py --config.task.cooperation=observed
 
-With --config the reward and the credit (baseline, normalisation, ..) are those of the config; the answers,
-and what they are made of (agents, samples, turns), stay the run's.
+With --config the reward and the credit (baseline, normalisation, ..) are those of the config; the answers
+and their structure (agents, samples, turns) stay those of the run.
 """
 
 import dataclasses
@@ -35,10 +35,10 @@ SHOWN = 5  # changes of sign that are printed
 class Rescored:
     """The result of `rescore`.
 
-    changes: one entry per completion. before, after: total rewards of the joint answers, NaN for none.
-    error: largest difference of the recorded advantages from those that the recorded rewards give. order: how
-    both rank the answers to a problem. missing: why advantages cannot be computed again, '' where they were;
-    then there are no changes and the error is NaN.
+    changes: one entry per completion. before, after: total rewards of the joint answers, NaN if missing.
+    error: largest difference between the recorded advantages and those computed from the recorded rewards.
+    order: how both rewards rank the answers to a problem. missing: why advantages cannot be computed again;
+    '' if they were. If they cannot, there are no changes and the error is NaN.
     """
 
     changes: list[Change]
@@ -55,13 +55,13 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     Args:
       workdir: run folder.
       config: whose task and credit to use; None: the run's.
-      reward: dotted name that takes the place of ``task.reward``; "" is the task's own reward.
+      reward: dotted name that replaces ``task.reward``; "" is the task's own reward.
 
     Raises:
       ValueError: for a folder without a run or transcripts, items that the config's task does not have, and
         rounds of programs.
     """
-    from jaxmarl_llm.factory import inputs, systems, tasks  # import JAX, for which --help is not to wait
+    from jaxmarl_llm.factory import inputs, systems, tasks  # import JAX: --help does not wait for it
 
     run_config = run_folder.load_run(workdir)
     config = (config or run_config).copy_and_resolve_references()
@@ -81,7 +81,7 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
         or _unnumbered(run_config, transcripts.read(workdir, steps[0]))
     )
     run_credit, new_credit = (None, None) if missing else map(systems.from_forest, (run_config, config))
-    # Without advantages nothing depends on nodes, and every answer may be one.
+    # Without advantages nothing depends on nodes, so every answer may be a node of its own.
     per_node, cross = (
         1 if missing else workload.answers_per_node(run_config),
         workload.shares_samples(run_config),
@@ -118,7 +118,7 @@ def _check_protocols(*configs) -> None:
 
 
 def _missing(config) -> str:
-    """What a config's credit needs that transcripts do not hold; empty if nothing."""
+    """What a config's credit needs but transcripts do not contain; empty if nothing is missing."""
     from jaxmarl_llm.factory import systems
 
     c = config.train
@@ -134,7 +134,7 @@ def _missing(config) -> str:
 
 
 def _unnumbered(config, actions: Sequence[JointAction]) -> str:
-    """Why the answers of a tree cannot be put together, if its transcripts are of an earlier version."""
+    """Why a tree cannot be rebuilt from its answers, if the transcripts are from an earlier version."""
     known = all(speech.id is not None for action in actions for speech in action.agents.values())
     if config.train.protocol != "tree" or known:
         return ""

@@ -2,9 +2,10 @@
 
   python -m experiments.steps --workdir=runs/x --source=jaxmarl_llm.tasks.reasoning.tables:solution
 
-takes the solutions of the test problems, lets the agents of the run write each step greedily, and compares it with that
-of the solution: the planner's route, the caller's call (tool and arguments), the text of the answer. With --config in
-place of --workdir it is the untrained team. Whole conversations are scored by experiments.evaluate.
+takes the solutions of the test problems, lets the run's agents write each step greedily, and compares each
+step with the solution's: the planner's route, the caller's call (tool and arguments), the text of the answer.
+With --config instead of --workdir the untrained team is scored. experiments.evaluate scores whole
+conversations.
 """
 
 import json
@@ -29,12 +30,12 @@ def measure(config, workdir="", which=LATEST, source: str = "", split: str = "te
       workdir: run folder whose checkpoint is restored; empty: the untrained team.
       which: ``best``, ``latest`` or a step.
       source: dotted name of a function from a problem to its `Solution`; empty: ``sft.source``.
-      split: of the problems, one of `EVALUATED`.
+      split: which problems, one of `EVALUATED`.
 
     Raises:
       ValueError: for a team without tools, and what `imitation.solutions` refuses.
     """
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm import saved_agents
     from jaxmarl_llm.evaluation import steps
     from jaxmarl_llm.factory import chat_options, evaluations, experts, imitation, tasks, teams, training

@@ -2,14 +2,14 @@
 
 Command: python -m experiments.sweep --config=configs/sweep_coding.py --workdir=runs/learning_rates
 
-The config file defines `sweep(add)`, see jaxmarl_llm/config/sweeps.py. Every member is a training run in a
-folder of its own under --workdir and in a process of its own. If the sweep stops, the same command continues:
-finished members are kept, others resume, failed ones are tried again. A sweep may gain members; one that
-lacks a member that was run, or would change it, is refused. At the end, or at once with --table_only, the
+The config file defines `sweep(add)`, see jaxmarl_llm/config/sweeps.py. Every member is a training run in its
+own folder under --workdir and its own process. If the sweep stops, the same command continues: finished
+members are kept, others resume, failed ones are tried again. You may add members to a sweep; a sweep that
+removes or changes a member that was run is refused. At the end, or at once with --table_only, the
 results are printed and written: sweep.md, sweep.json and, with the learning curves, sweep.html. The exit code
 is 0 if all members are finished.
 
-Members are run one after the other; --parallel=2 runs two at a time, --devices=0,1 one on each of two GPUs.
+Members run one after the other; --parallel=2 runs two at a time, --devices=0,1 one on each of two GPUs.
 """
 
 import functools
@@ -43,19 +43,19 @@ def contradiction(member: SweepRun, folder: pathlib.Path) -> str:
 
 
 def finished(member: SweepRun, folder: pathlib.Path) -> bool:
-    """Whether the member's run is there and has come to its end."""
+    """Whether the member's run exists and is finished."""
     return summaries.complete(member.config, summaries.whole_summary(folder))
 
 
 def check_workdir(workdir: pathlib.Path, members: Sequence[SweepRun]) -> None:
-    """ValueError if a folder holds runs of another sweep: of no member, or with another config.
+    """ValueError if a folder has runs of another sweep: runs of no member, or with another config.
 
     What members begin from, such as a warm-up that they share, may be there too.
     """
     known = {workdir / member.folder for member in members}
     strange = sorted(path.parent for path in workdir.glob("*/*/config.json") if path.parent not in known)
     if strange:
-        from jaxmarl_llm.runs import begin  # imports JAX, for which nobody is to wait without need
+        from jaxmarl_llm.runs import begin  # imports JAX, which is slow and not always needed
 
         sources = [begin.source(member.config, workdir / member.folder) for member in members]
         begun_from = {source.resolve() for source in sources if source}
@@ -90,12 +90,12 @@ def jobs(workdir: pathlib.Path, members: Sequence[SweepRun], config: str, fixed:
 def results(
     workdir: pathlib.Path, members: Sequence[SweepRun], outcomes: Mapping[pathlib.Path, Outcome]
 ) -> list[MemberResult]:
-    """Result and state of every member: from its folder, else from ``outcomes``, else from sweep.json."""
+    """Result and state of every member, from its folder, else from ``outcomes``, else from sweep.json."""
     member_results = []
     for member in members:
         folder = workdir / member.folder
         outcome = outcomes.get(folder) or _failed_before(workdir, member)
-        if changed := contradiction(member, folder):  # the config file was edited while the sweep went on
+        if changed := contradiction(member, folder):  # the config file was edited during the sweep
             outcome = Outcome(FAILED, changed)
         elif finished(member, folder):
             outcome = Outcome(FINISHED)
@@ -108,7 +108,7 @@ def results(
 
 
 def _failed_before(workdir: pathlib.Path, member: SweepRun) -> Outcome | None:
-    """The failure of the member in the last call, as sweep.json has it; None if there is none."""
+    """The member's failure in the last call according to sweep.json; None if there is none."""
     for setting in summaries.read_json(workdir / "sweep.json").get("settings", []):
         for saved in setting["members"]:
             same_member = (setting["setting"], saved["seed"]) == (member.setting, member.seed)
@@ -120,7 +120,7 @@ def _failed_before(workdir: pathlib.Path, member: SweepRun) -> Outcome | None:
 def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed: Mapping) -> None:
     """Print the tables, and write them with the page."""
     title = " ".join([f"Sweep of {config}", *sweeps.as_flags(fixed)])
-    from jaxmarl_llm.analysis.report import sweep_page  # imports matplotlib, for which no member is to wait
+    from jaxmarl_llm.analysis.report import sweep_page  # imports matplotlib, which no member needs
 
     tables, notes = sweep_page.tables(read), sweep_page.notes(read)
     for table in tables:
@@ -137,7 +137,7 @@ def show(workdir: pathlib.Path, read: Sequence[MemberResult], config: str, fixed
 
 
 def run(open_jobs: Sequence[Job], slots: Sequence[Mapping[str, str]]) -> dict[pathlib.Path, Outcome]:
-    """`launch.run_all` with a bar of the members that have ended."""
+    """`launch.run_all` with a progress bar of finished members."""
     if not open_jobs:
         return {}
     with console.ProgressDisplay(len(open_jobs), label="members") as display:
@@ -145,7 +145,7 @@ def run(open_jobs: Sequence[Job], slots: Sequence[Mapping[str, str]]) -> dict[pa
 
 
 def places(parallel: int, devices: Sequence[str]) -> list[dict[str, str]]:
-    """Environment of each run that runs at a time; ValueError for flags that contradict each other."""
+    """Environment of each of the parallel runs; ValueError for flags that contradict each other."""
     if devices and parallel != 1:
         raise UserError(f"--parallel={parallel} and --devices={','.join(devices)}: give one of the two")
     if len(set(devices)) != len(devices):
@@ -175,7 +175,7 @@ def main(argv):
     if not args.table_only:
         slots, open_jobs = places(args.parallel, args.devices), jobs(workdir, members, config, fixed)
         print(f"{len(members)} members, {len(members) - len(open_jobs)} of them finished", flush=True)
-        from jaxmarl_llm.factory import user_code  # imports JAX, for which the first line is not to wait
+        from jaxmarl_llm.factory import user_code  # imports JAX: the first line does not wait for it
 
         user_code.check_all({member.name: member.config for member in unfinished(workdir, members)})
         outcomes = run(open_jobs, slots)

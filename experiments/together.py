@@ -1,13 +1,14 @@
-"""Let several trained agents write one answer together, and evaluate them beside each one alone.
+"""Let several trained agents write one answer together, and compare this with each agent alone.
 
   python -m experiments.together --workdirs=runs/x --together=mean_logits
   python -m experiments.together --workdirs=runs/a,runs/b --together=switch --value=head
   python -m experiments.together --workdirs=runs/x --together=switch --value=rollouts --every=line
 
-The members are the agents of the run folders (or exported teams): adapters, or copies, of one base model; only a switch
-between lines or whole answers may have different models. All answer the test problems of the first run, or of --config,
-as one agent, with fresh draws. docs/decoding.md has the equations. Prints returns, tokens, forward passes and judged
-roll-outs per answer, and writes them to --out as JSON, beside a folder with every answer.
+The members are the agents of the run folders (or exported teams): adapters or copies of one base model. Only
+a switch between lines or whole answers may use different models. Together they answer the test problems of
+the first run, or of --config, as one agent, with fresh draws. docs/decoding.md has the equations. Prints
+returns, tokens, forward passes and judged rollouts per answer, and writes them to --out as JSON, beside a
+folder with every answer.
 """
 
 import pathlib
@@ -67,7 +68,7 @@ def define_flags() -> None:
 
 
 def read_settings(args) -> settings_lib.Settings:
-    """The settings that flags say. UserError for those that cannot be, or would do nothing."""
+    """The settings that the flags give. UserError for impossible settings or those without effect."""
     weights = entry.numbers("weights", args.weights)
     names = ("plausible", "value", "every", "candidates", "rollouts", "horizon", "alpha")
     own = {name: args[name].value for name in names} | {"goes_on": args["continue"].value}
@@ -81,7 +82,7 @@ def read_settings(args) -> settings_lib.Settings:
 
 
 def show(report: dict) -> None:
-    """Print returns and costs, a row for the members together and for each alone."""
+    """Print returns and costs: a row for the members together and one for each member alone."""
     rows = []
     for name, own in {"together": report["together"], **report["alone"]}.items():
         returns = [text for mode in ("sampled", "greedy") for text in cells(own[mode]["scores"]["return"])]
@@ -105,7 +106,7 @@ def main(argv):
     out = pathlib.Path(args.out or pathlib.Path(args.workdirs[0]) / "together.json")
     files.ensure_writable(out, "give --out=<file> in a folder that you may write to")
     print(f"reading {', '.join(args.workdirs)}", flush=True)
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.evaluation import results
     from jaxmarl_llm.factory import members, together, value_heads
 

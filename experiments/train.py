@@ -1,8 +1,8 @@
 """Train a team: rollout, credit, update, again. `python -m experiments.train --config=configs/coding.py`
 
-A run folder with a run inside is resumed, and a finished one shown; a config that contradicts it is refused.
+If --workdir has a run, it is resumed, or shown if it is finished; a config that contradicts it is refused.
 `--config.seeds=0,1,2` trains several seeds at the same time, in folders under --workdir.
-Ctrl-C, SIGTERM and a closed terminal save and stop, within seconds; a second signal stops at once.
+Ctrl-C, SIGTERM or closing the terminal saves and stops within seconds; a second signal stops at once.
 """
 
 import functools
@@ -18,10 +18,10 @@ from jaxmarl_llm.utils import device_memory, distributed
 
 
 def train(config, workdir: str, accept_changes: bool = False, seat=None) -> dict:
-    """Run or resume the training in ``workdir``; returns the summary that is written there, or those by seed.
+    """Run or resume the training in ``workdir``; returns the summary written there, or the summaries by seed.
 
-    ``accept_changes``: go on with other problems, models or code than the run began with. ``seat``: the run's
-    place among others that are trained at the same time, see `jaxmarl_llm.runs.seat`.
+    ``accept_changes``: continue although problems, models or code changed since the run began. ``seat``: the
+    run's place among others that are trained at the same time, see `jaxmarl_llm.runs.seat`.
     """
     validate(config)
     check_training(config)
@@ -32,7 +32,7 @@ def train(config, workdir: str, accept_changes: bool = False, seat=None) -> dict
     if config.warm_up.steps and not _warmed_up(config, workdir, accept_changes, seat):
         return {}
     print(f"reading problems and models for {workdir}", flush=True)  # seconds, and minutes for large models
-    from jaxmarl_llm.runs import training_loop  # imports JAX, for which the first line is not to wait
+    from jaxmarl_llm.runs import training_loop  # imports JAX: the first line does not wait for it
     from jaxmarl_llm.runs.seat import ALONE
 
     return training_loop.run_to_end(config, workdir, accept_changes, _write_report, seat or ALONE)
@@ -63,7 +63,7 @@ def _write_report(folder: pathlib.Path) -> None:
 
 
 def _warmed_up(config, workdir: str, accept_changes: bool, seat) -> bool:
-    """Whether what the run begins with is there, after training it if it was not; False if that was stopped."""
+    """Train the warm-up that the run begins from if it is missing; False if that training was stopped."""
     print(f"a warm-up for {workdir}, unless it has one", flush=True)
     from jaxmarl_llm.runs import warm_up  # imports JAX
 
@@ -84,7 +84,7 @@ def main(argv):
     """Command line entry."""
     entry.refuse_arguments(argv)
     args = flags.FLAGS
-    if args.coordinator:  # several processes start their devices to meet, before the config is checked
+    if args.coordinator:  # several processes connect before the config is checked; this starts their devices
         device_memory.take(args.config.device.memory_fraction)
     with process_flags.joined():
         workdir = pathlib.Path(args.workdir or distributed.on_main(run_folder.new_workdir)())

@@ -1,10 +1,10 @@
-"""Fit the values of a search over steps (Q*): draw answers to the training problems, and learn what their lines led to.
+"""Fit the values of a search over steps (Q*): draw answers to training problems, learn what lines led to.
 
     python -m experiments.values --config=configs/qstar.py --out=runs/values
     python -m experiments.ablate --config=configs/qstar.py:model=runs/values --workdir=runs/qstar
 
-No agent learns. With --workdir the answers are those of a trained team. If it is stopped, the same command goes on with
-the answers that were drawn. docs/qstar.md has the equations.
+No agent learns. With --workdir a trained team gives the answers. If it is stopped, the same command continues
+with the answers drawn so far. docs/qstar.md has the equations.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ from jaxmarl_llm.utils.saved_names import BEST, LATEST
 
 
 def fit(config, out, workdir="", which=BEST) -> dict[str, float]:
-    """Fit the values of a config to answers to its training problems; see `analysis.search.fitting.fit`.
+    """Fit a config's values to answers to its training problems; see `analysis.search.fitting.fit`.
 
     Raises:
       ValueError: for a config without such a search.
@@ -30,7 +30,7 @@ def fit(config, out, workdir="", which=BEST) -> dict[str, float]:
             f"train.protocol={config.train.protocol!r}: experiments.values fits the values of 'qstar'; take "
             "configs/qstar.py"
         )
-    # These import JAX, for which --help and errors in flags are not to wait.
+    # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.search import fitting, search
     from jaxmarl_llm.factory import chat_options, tasks, teams
 

@@ -1,12 +1,13 @@
-"""One field of a config at several values, on the same problems: what it changes, paired by problem.
+"""Compare several values of one config field on the same problems, paired by problem.
 
 Command: python -m experiments.vary --config=configs/commits.py:study,rebuilder --workdir=runs/examples \\
            --field=commits.examples --values=0,1,3 --samples=3
 
-Evaluates the team of the config once for every value, each in a process of its own (`experiments.evaluate`), and prints
-every score of sampled and of greedy answers with its 95 % interval, and its difference to that of the first value with
-the interval of the bootstrap over problems; an interval that holds 0 shows nothing. vary.json and vary.md in the
-workdir have both. If it is stopped, the same command continues: what is evaluated is not evaluated again.
+Evaluates the config's team once for every value, each in its own process (`experiments.evaluate`). Prints
+every score of sampled and greedy answers with its 95 % interval, and its difference to the first value's
+score with the interval of the bootstrap over problems. An interval that contains 0 shows nothing. vary.json
+and vary.md in the workdir have both. If it is stopped, the same command continues: what is evaluated is not
+evaluated again.
 """
 
 import json
@@ -42,14 +43,14 @@ def command(
 
 
 def path_of(workdir: pathlib.Path, value: str) -> pathlib.Path:
-    """The result of a value; two values have two folders."""
+    """The result file of a value; every value has its own folder."""
     return workdir / value.replace("%", "%25").replace("/", "%2F") / RESULT
 
 
 def scores(path: pathlib.Path, mode: str = MODES[0]) -> dict[str, dict[str, float]]:
     """Means of every part and the total over a mode's last answers to each problem, times 100.
 
-    {name: {problem: mean}}. Of several turns the last one counts, as in `experiments.evaluate`.
+    {name: {problem: mean}}. With several turns the last one counts, as in `experiments.evaluate`.
     """
     held: dict[str, dict[str, list[float]]] = {}
     folder = path.with_suffix("") / mode
@@ -63,9 +64,9 @@ def scores(path: pathlib.Path, mode: str = MODES[0]) -> dict[str, dict[str, floa
 
 
 def compared(by_value: Mapping[str, Mapping[str, Mapping[str, float]]], mode: str = MODES[0]) -> list[dict]:
-    """A row for each score and value, of one mode: mean, difference to the first value, both with their ends.
+    """A row per score and value of one mode: mean, difference to the first value, both with interval ends.
 
-    Differences are over the problems that have the score at both values; they are paired, and problems resampled.
+    Differences are paired, over the problems that have the score at both values; problems are resampled.
     """
     first, *_ = by_value
     rows = []

@@ -6,9 +6,9 @@
     python -m experiments.zoo --check
     python -m experiments.zoo --page > docs/zoo.md
 
-The rows are in configs/zoo.py. Each command is a process of its own with its output in log.txt of the row's folder
-in --workdir. If it is stopped, the same command goes on: what is finished there is not run again, so after a
-change of the code take another --workdir. The exit code is 0 if no row that was run or checked has a problem.
+The rows are in configs/zoo.py. Each command runs in its own process, with its output in log.txt of the row's
+folder in --workdir. If it is stopped, the same command continues: finished rows are not run again, so use
+another --workdir after a code change. The exit code is 0 if no row that was run or checked has a problem.
 """
 
 import pathlib
@@ -36,7 +36,7 @@ def show(rows) -> None:
 
 
 def check(rows, root: pathlib.Path = ROOT) -> list[str]:
-    """What is wrong with rows, one sentence each; of all rows also what has none, and a page that is old.
+    """What is wrong with rows, one sentence each; for all rows also what lacks a row, and an outdated page.
 
     Raises:
       UserError: where there are no pages and tests, as in an installed package.
@@ -53,7 +53,7 @@ def check(rows, root: pathlib.Path = ROOT) -> list[str]:
 
 
 def run_all(rows, workdir: pathlib.Path, smoke: bool) -> list[str]:
-    """Run what is not finished, row by row; a sentence for each row that failed, and one if it was stopped."""
+    """Run the unfinished rows one by one; returns a sentence per failed row, and one if it was stopped."""
     made = {
         name: commands.jobs(name, row.smoke if smoke else row.run, workdir / name, __package__)
         for name, row in rows.items()

@@ -1,1 +1,1 @@
-"""From a config to objects. Below this folder nothing knows the ConfigDict."""
+"""From a config to objects. The code that this folder calls does not know the ConfigDict."""

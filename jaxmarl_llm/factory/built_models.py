@@ -1,4 +1,4 @@
-"""Models that are made by name, with random weights and without files."""
+"""Models made by name, with random weights and without files."""
 
 from collections.abc import Sequence
 

@@ -22,9 +22,9 @@ def today() -> datetime.date:
 def dated(config, *folders):
     """A copy of the config whose ``model_options.date`` is filled in.
 
-    It is the config's own, else that of the first of the folders that holds a run or a search (so that all
-    their prompts have one date, whenever they are resumed or evaluated), else today. Several processes take
-    what the first one says. Empty names of folders are none.
+    It is the config's own, else that of the first folder with a run or a search (so that all their prompts
+    have one date, whenever they are resumed or evaluated), else today. With several processes, the first one
+    decides. Empty folder names are ignored.
     """
     config, saved = config.copy_and_resolve_references(), (_saved_date(each) for each in folders if each)
     first = distributed.on_main(lambda: next(filter(None, saved), "") or today().isoformat())

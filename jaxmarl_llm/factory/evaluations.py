@@ -149,7 +149,8 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
       {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
 
     Raises:
-      ValueError: for a k, samples or a checkpoint that cannot be, before any model is loaded, and what loading raises.
+      ValueError: for an invalid k, samples or checkpoint, before any model is loaded, and what loading
+        raises.
     """
     check_read(config, workdir)
     config = chat_options.dated(config, workdir)
@@ -206,7 +207,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
 
 
 def _state(workdir, which) -> str:
-    """What an evaluation says that it is of."""
+    """The description of the evaluated state."""
     if not workdir:
         return "untrained"
     return "exported" if saved_agents.is_team(workdir) else str(which)

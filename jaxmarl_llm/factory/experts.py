@@ -1,4 +1,4 @@
-"""From a config to the experts that speak for those agents of the team which are no models of ours."""
+"""From a config to the experts that answer for agents that are not local models."""
 
 import dataclasses
 import functools
@@ -78,7 +78,7 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
 
 
 class Account:
-    """What the speakers of a run have cost, with the answers that a process which was killed had paid for."""
+    """The costs of a run's speakers, including answers that a killed process had paid for."""
 
     def __init__(self, speakers: Mapping[str, Expert], team: Team):
         self._speakers, self._team = speakers, team

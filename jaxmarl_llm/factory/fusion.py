@@ -13,11 +13,11 @@ TEACHERS = "teachers"  # folder beside the file of texts, with one for each teac
 
 
 def with_teachers(config, encoded: Sequence[Encoded], tokenizers: Mapping) -> list[Encoded]:
-    """The demonstrations of ``sft.source``, in its order, with what their teachers expect.
+    """The demonstrations of ``sft.source``, in its order, with their teachers' predictions.
 
     Raises:
-      ValueError: where the file has no teachers beside it, texts do not come back from the tokens of their agent, or
-        most positions are misaligned.
+      ValueError: if the file has no teachers beside it, if an agent's tokens do not decode to the texts, or
+        if most positions are misaligned.
     """
     source, c = pathlib.Path(config.sft.source), config.distil
     rows = read(source, c.weight)

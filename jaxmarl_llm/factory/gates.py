@@ -72,8 +72,8 @@ def metrics(config) -> dict[str, float]:
 def elsewhere(table: Table, seed: int) -> Callable[[Hashable], tuple[State, Joint]]:
     """Another state and joint action for every question, at random.
 
-    They are drawn anew for each: with a fixed exchange of values some actions would never pass, so that agents would
-    do worse than without a gate, where a gate that knows nothing should change nothing.
+    They are drawn again for each question. With a fixed exchange of values some actions would never pass, and
+    agents would do worse than without a gate; but a gate without information should change nothing.
     """
     states = list(table.states)
 
@@ -86,7 +86,7 @@ def elsewhere(table: Table, seed: int) -> Callable[[Hashable], tuple[State, Join
 
 
 def _planner(config) -> tuple:
-    """What the policy depends on whose values are wanted."""
+    """The settings that determine the policy whose values are computed."""
     own = config.gate
     source, agents = sources.parse(config.task.source)[0], tuple(config.team.agents)
     return source, agents, own.discount, own.planner, own.waits
@@ -115,7 +115,7 @@ def _learned(config, team: Team | None) -> ActionValues:
 
 
 def _once(key: Hashable, make: Callable[[], Any]) -> Any:
-    """What was made for this key before, or now."""
+    """The object made for this key, cached."""
     if key not in _kept:
         _kept[key] = make()
     _kept.move_to_end(key)

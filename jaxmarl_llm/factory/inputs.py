@@ -1,7 +1,7 @@
 """What a run reads that its config only names: problems, models, the user's own code.
 
-A run keeps their fingerprints in ``inputs.json``. It goes on with the same inputs only, unless the user
-accepts others, which is recorded there. Runs of versions that kept none are not asked.
+A run keeps their fingerprints in ``inputs.json``. It continues only with the same inputs, unless the user
+accepts others, which is recorded there. Runs of earlier versions without fingerprints are not checked.
 """
 
 import logging
@@ -118,11 +118,11 @@ def check(folder, now: Mapping[str, str], accept: bool = False, advice: str = AC
 
 
 def measured_otherwise(differing: Sequence[str]) -> list[str]:
-    """The entries of a summary whose results are of other inputs, after these `changes` were accepted.
+    """The summary entries that were measured with other inputs, after these `changes` were accepted.
 
-    The best state is the one of the highest validation return, and ``before`` and ``warm`` are compared with
-    ``after`` on the test: returns from before a change of what decides them are no longer comparable. A change of
-    what agents only learn from, or only learn by, leaves them as they are.
+    The best state is the one with the highest validation return, and ``before`` and ``warm`` are compared
+    with ``after`` on the test. If inputs that affect returns change, earlier returns are no longer
+    comparable. Inputs that only affect learning do not matter here.
     """
     learning = tuple(f"({path}=" for path in HOW_THEY_LEARN)
     deciding = [

@@ -1,4 +1,4 @@
-"""What a mesh cuts of a model, known from its sizes: what would be whole on every device is refused or said."""
+"""What a mesh shards of a model, by its sizes; what every device would hold whole is refused or reported."""
 
 import logging
 

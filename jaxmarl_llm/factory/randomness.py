@@ -1,4 +1,4 @@
-"""Where a run's seed becomes random keys, and the order of its problems."""
+"""Random keys and the order of problems from a run's seed."""
 
 import math
 
@@ -30,16 +30,16 @@ STREAMS = (
 
 
 def stream(config, name: str) -> jax.Array:
-    """The named random key of a run; streams of one seed never meet."""
+    """The named random key of a run; streams of one seed are independent."""
     return jax.random.fold_in(jax.random.key(config.seed), STREAMS.index(name))
 
 
 def batch_ids(config, items, step: int) -> list[int]:
-    """Items of iteration ``step`` (from 0), at random; none comes again before all that may come have come.
+    """Random items of iteration ``step`` (from 0); no item repeats before all allowed items were used.
 
-    With ``train.grade_every`` = n only items of the lowest grade may come in the first n iterations, only
-    those of the two lowest in the next n, and so on. The order follows from the seed alone, so the cursor is
-    the step itself.
+    With ``train.grade_every`` = n only items of the lowest grade are allowed in the first n iterations, only
+    those of the two lowest in the next n, and so on. The order depends only on the seed, so the cursor is the
+    step itself.
     """
     size, every = config.train.prompts, config.train.grade_every
     grade_of = [getattr(item, "grade", 0) for item in items]

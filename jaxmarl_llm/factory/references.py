@@ -1,7 +1,7 @@
-"""The reference policy of a run, what its agents began as: whether it is read, and what is held for it.
+"""The reference policy of a run, its initial agents: whether it is read, and what is held for it.
 
-With adapters it is the base, which is there anyway. Full copies need the model that they were made of beside them, and
-a team that begins with what another run learned needs those parameters once more.
+With adapters it is the base, which exists anyway. Full copies need the original model in addition, and a team
+that begins from another run needs a second copy of those parameters.
 """
 
 from jaxmarl_llm.config import maporl, preference

@@ -19,7 +19,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import dotted, formats
 from jaxmarl_llm.utils.errors import UserError
 
-# In a folder of experiments.values: what its model is of, and the model.
+# Files in a folder of experiments.values: the model's description, and the model.
 ABOUT, MODEL = "values.json", "model"
 
 

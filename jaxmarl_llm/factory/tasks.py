@@ -81,12 +81,12 @@ def _naming_modules(config) -> Iterator[None]:
 
 
 def _row_rules(config, executor: Executor | None) -> RowRules:
-    """What is done about rows whose tests judge nobody; without an executor their tests are only read."""
+    """How to treat rows whose tests judge nothing; without an executor their tests are only read."""
     return row_rules.of_executor(executor, tuple(config.executor.allow_modules), config.task.bad_rows)
 
 
 def isolation(executor: Executor | None) -> dict:
-    """How programs are run, for the records of a run; {} where none are."""
+    """How programs are run, for the records of a run; {} if none are run."""
     return levels.describe(executor.level, executor.limits) if executor else {}
 
 

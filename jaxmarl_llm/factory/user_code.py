@@ -1,7 +1,7 @@
 """The functions of the user's own that a config names, found before anything is loaded.
 
-What a user's module does when it is imported is its own affair, such as taking a device. So a sweep, which
-must not hold what its members need, asks a process of its own: `python -m jaxmarl_llm.factory.user_code`.
+Importing a user's module may have side effects, such as taking a device. So a sweep, which must leave devices
+to its members, checks names in a separate process: `python -m jaxmarl_llm.factory.user_code`.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def given(config) -> dict[str, str]:
 
 
 def check(config) -> None:
-    """ValueError for a name in a config that leads nowhere, or to what cannot be used in its place."""
+    """ValueError for a name in a config that does not exist, or that cannot be used for its field."""
     for path, name in given(config).items():
         FIELDS[path](name)
 

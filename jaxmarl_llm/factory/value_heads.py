@@ -1,4 +1,4 @@
-"""From a config to the value heads that a switch between members goes by, fitted or taken from a folder."""
+"""From a config to the value heads used by a switch between members, fitted or read from a folder."""
 
 import json
 import pathlib

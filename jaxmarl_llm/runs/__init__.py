@@ -1,1 +1,1 @@
-"""What a training run holds open: folder, services, learner, schedule, evaluations, summary."""
+"""The parts of a training run: folder, services, learner, schedule, evaluations, summary."""

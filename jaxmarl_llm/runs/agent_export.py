@@ -13,12 +13,12 @@ from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.saved_names import ADAPTER, MERGED
 from jaxmarl_llm.weights import model_files, peft
 
-# What a team keeps beside its weights, and is played with.
+# Files that a team keeps beside its weights and needs when it is played.
 MEMORIES = tuple(pathlib.Path("system") / name for name in ("lessons", "experience", "router"))
 
 
 def base_name(model: str) -> str:
-    """The name under which other programs load a base model, hub id or folder; '' for one drawn from a seed."""
+    """The name by which other programs load a base model, hub id or folder; '' if it is drawn from a seed."""
     return "" if model in built_models.BUILDERS else model_files.public_name(model)
 
 
@@ -30,7 +30,7 @@ def write(member: Member, agent: str, out: pathlib.Path, form: str, base: str = 
       agent: its name.
       out: folder to create.
       form: ``merged`` (a Hugging Face model, adapters added to the base) or ``adapter`` (a PEFT folder).
-      base: what the PEFT folder calls the base model; empty: as `base_name` says.
+      base: name of the base model in the PEFT folder; empty: that of `base_name`.
     """
     stack = member.stack
     if form == MERGED:
@@ -63,11 +63,11 @@ def write_team(
       team: the agents, with the parameters to write.
       config: of the run.
       meta: of the checkpoint, with ``step``.
-      out: folder to create, whole or not at all.
-      card: function from what ``team.json`` says to the text of README.md.
-      base: what the PEFT folders call the base model; empty: as `base_name` says.
+      out: folder to create, written completely or not at all.
+      card: function from the content of ``team.json`` to the text of README.md.
+      base: name of the base model in the PEFT folders; empty: that of `base_name`.
       prompts: the messages of every agent for one problem, by agent.
-      kept_in: a run folder, whose `MEMORIES` are copied where there are any.
+      kept_in: a run folder, whose `MEMORIES` are copied if there are any.
       extra: texts of further files, by name.
     """
     out, agents = pathlib.Path(out), {}
@@ -96,17 +96,17 @@ def write_team(
 
 
 def _elsewhere(config) -> dict:
-    """The config with names of models that hold in other folders, and without what only the run folder has."""
+    """The config with model names that are valid in other folders, without what only the run folder has."""
     changed = config.copy_and_resolve_references()
     changed.model = _absolute(changed.model)
     changed.team.models = tuple(map(_absolute, changed.team.models))
-    # What the team began with is in the weights that are written.
+    # The written weights include what the team began with.
     changed.warm_up.steps, changed.team.begin = 0, ""
     changed.team.begin_map, changed.team.begin_step = (), "latest"
     return json.loads(json.dumps(changed.to_dict()))
 
 
 def _absolute(name: str) -> str:
-    """A model's name, a path as an absolute one."""
+    """A model's name; a path is made absolute."""
     path = pathlib.Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name

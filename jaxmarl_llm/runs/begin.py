@@ -1,7 +1,7 @@
 """A team that begins with the agents of another run, such as a warm-up.
 
-What it begins with is copied into the run folder (``begin/``) before anything is learned: from there it is
-read whenever the run goes on, also as the reference policy, so that the other run's folder may go away.
+Its initial agents are copied into the run folder (``begin/``) before anything is learned. A resumed run reads
+them from there, also as the reference policy, so the other run's folder may be deleted.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
 KEPT = "begin"
-# Of two runs that agree on these, on the sampling of each agent and on the options of the models but for the date,
-# the results of one are those that the other would have measured.
+# Two runs that agree on these, on each agent's sampling and on the model options except the date, measure the
+# same results.
 MEASURED = (
     "model", "seed", "team.agents", "team.mode", "team.models", "task", "sampling", "policy.dtype", "eval.samples",
     "eval.problems", "train.protocol", "train.turns", "advice", "commits", "gate", "tools",
@@ -38,9 +38,9 @@ MEASURED = (
 
 
 def source(config, folder) -> pathlib.Path | None:
-    """The run folder that a team begins from: of its warm-up, or in ``team.begin``; None for none.
+    """The run folder that a team begins from: its warm-up's, or ``team.begin``; None if there is none.
 
-    ``folder`` is that of the run. In both fields ``{seed}`` stands for the run's seed.
+    ``folder``: that of the run. In both config fields ``{seed}`` stands for the run's seed.
     """
     named = config.warm_up.folder if config.warm_up.steps else config.team.begin
     if config.warm_up.steps and not named:
@@ -54,11 +54,11 @@ def own_warm_up(folder: pathlib.Path) -> pathlib.Path:
 
 
 def begun(config, team: Team, folder: pathlib.Path) -> Team:
-    """The team with the parameters that it begins with, and the reference policy if anything reads it.
+    """The team with its initial parameters, and the reference policy if anything reads it.
 
     Args:
       config: the run's.
-      team: as built, with parameters that are to be replaced.
+      team: as built; its parameters are replaced.
       folder: run folder; what the team begins with is copied there once.
 
     Raises:
@@ -83,16 +83,16 @@ def begun(config, team: Team, folder: pathlib.Path) -> Team:
 
 
 def kept_in(folder: pathlib.Path) -> bool:
-    """Whether a run's folder holds what it began with; not if it was refused before it had a config.json.
+    """Whether a run's folder has its initial agents; not if the run was refused before it had a config.json.
 
-    A link to another run's (`experiments.replay`) is what that one began with.
+    A link to another run's (`experiments.replay`) counts: it has the initial agents of that run.
     """
     has_run = (folder / "config.json").is_file() or (folder / KEPT).is_symlink()
     return has_run and bool(checkpoint.saved_steps(folder / KEPT / checkpoint.BEST))
 
 
 def _forget_unused(folder: pathlib.Path) -> None:
-    """Remove what a start that was refused later has copied: the next one may begin from another run."""
+    """Remove the copy made by a start that was refused later: the next one may begin from another run."""
     if not kept_in(folder):
         shutil.rmtree(folder / KEPT, ignore_errors=True)
 
@@ -103,12 +103,12 @@ def learners(team: Team) -> tuple[str, ...]:
 
 
 def earlier(config, folder) -> tuple[dict, list[dict]]:
-    """What the run that this one begins from has measured already of the untrained team and of its own end.
+    """Results that the run that this one begins from already has: of the untrained team and of its own end.
 
     Returns:
-      Entries of the summary, ``before`` and ``warm``, and the rows of metrics of the latter; nothing
-      where that run measured otherwise (`MEASURED`), no ``warm`` where the team begins with another state, or with
-      agents of other names.
+      Entries of the summary, ``before`` and ``warm``, and the rows of metrics of the latter. They are empty
+      if that run measured in another way (`MEASURED`); there is no ``warm`` if the team begins from another
+      checkpoint or with agents of other names.
     """
     place = source(config, folder)
     if place is None:
@@ -128,7 +128,7 @@ def earlier(config, folder) -> tuple[dict, list[dict]]:
 
 
 def _measured(config: dict) -> dict[str, Any]:
-    """What decides about an evaluation's results; None for what an earlier version's config.json lacks."""
+    """The fields that decide an evaluation's results; None for those an earlier version's config lacks."""
     fields = {path: _field(config, path) for path in MEASURED}
     for agent in config["team"]["agents"]:
         fields[f"sampling of {agent}"] = agent_settings.sampling(config, agent)
@@ -154,9 +154,9 @@ def _copy(config, team: Team, place: pathlib.Path, kept: pathlib.Path) -> None:
 
 
 def read(config, team: Team, place: pathlib.Path) -> tuple[Team, dict]:
-    """The team with the agents of the run, or exported team, in ``place``, and what that one keeps of itself.
+    """The team with the agents of the run, or exported team, in ``place``, and the metadata saved there.
 
-    ValueError as `begun`.
+    ValueError as in `begun`.
     """
     where, step = f"team.begin={str(place)!r}", config.team.begin_step
     if saved_agents.is_team(place):
@@ -176,13 +176,13 @@ def read(config, team: Team, place: pathlib.Path) -> tuple[Team, dict]:
 
 
 def _names_there(config, team: Team) -> dict[str, str]:
-    """What the agents of the team are called in the run that they begin from."""
+    """The names that the team's agents have in the run that they begin from."""
     mapped = dict(text.split("=") for text in config.team.begin_map)
     return {agent: mapped.get(agent, agent) for agent in learners(team)}
 
 
 def _check_drawn_base(config, saved: dict, where: str) -> None:
-    """ValueError where the base is drawn from a seed, and the other run had another one."""
+    """ValueError if the base is drawn from a seed and the other run had another seed."""
     drawn = set(built_models.BUILDERS).intersection(remote.names(config))
     if drawn and config.team.mode == "adapters" and saved["seed"] != config.seed:
         seeds = resume_checks.listed(

@@ -1,19 +1,19 @@
-"""What a run has spent in training, and whether its budgets are reached: tokens drawn, answers judged.
+"""The costs of a training (tokens drawn, answers judged), and whether its budgets are reached.
 
-Methods are compared at equal budgets. What an iteration may cost at most says little, since completions end
-early, so the real numbers are counted. Evaluations are not counted: they are the same for every method.
+Methods are compared at equal budgets. The maximum cost of an iteration says little, since completions end
+early, so actual numbers are counted. Evaluations are not counted: they are the same for every method.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the names below are read by commands that do without JAX
+if TYPE_CHECKING:  # commands that do not import JAX read the names below
     from jaxmarl_llm.forest import Forest
     from jaxmarl_llm.systems.types import Credit
 
 NAMES = TOKENS, ANSWERS, LEARNED = "spent/tokens", "spent/answers", "spent/optimizer_tokens"
-# Of a summary: the test evaluation at the end of the iteration in which that budget was reached.
+# Summary entries: the test evaluation at the end of the iteration in which that budget was reached.
 MARKS = {"at_tokens": ("budget_tokens", TOKENS), "at_answers": ("budget_answers", ANSWERS)}
 
 
@@ -21,11 +21,11 @@ class Spending:
     """Running totals of a run.
 
     ``totals``: by metric name, completion tokens drawn, joint answers judged, and completion tokens that the
-    optimizer has learned from (those of agents that learn, each time that they are learned from).
+    optimizer has learned from (those of agents that learn, counted once per use).
 
     Args:
-      config: its ``train.budget_tokens`` and ``train.budget_answers`` are the budgets, 0 for none; its ``train.epochs``
-        passes over what was drawn all count as learned from.
+      config: ``train.budget_tokens`` and ``train.budget_answers`` are the budgets, 0 for none. Each of the
+        ``train.epochs`` passes counts as learned from.
       agents: those that learn.
       rows: the rows of metrics of the iterations that are done.
     """
@@ -38,7 +38,7 @@ class Spending:
         self.totals = {name: counted[-1][name] if counted else 0.0 for name in NAMES}
 
     def add(self, forest: "Forest | None", credit: "Credit") -> dict[str, float]:
-        """Count an iteration, in which ``forest`` was drawn, if any; the totals so far, as metrics."""
+        """Count an iteration that drew ``forest``, if any; returns the totals so far, as metrics."""
         from jaxmarl_llm.forest import metrics
 
         if forest is not None:
@@ -49,7 +49,7 @@ class Spending:
         return dict(self.totals)
 
     def expected_steps(self, done: int, limit: int) -> int:
-        """Iterations of the whole training, at most ``limit``, if all cost as the ``done`` ones did."""
+        """Iterations of the whole training, at most ``limit``, if all cost as much as the ``done`` ones."""
         spent = {budget: self.totals[MARKS[mark][1]] for mark, budget in self._budgets.items() if budget}
         if not spent or not all(spent.values()):
             return limit

@@ -1,15 +1,15 @@
-"""Seconds of every process of a run, by which a slow host shows: the others wait for it."""
+"""Seconds of every process of a run, which show a slow host: the others wait for it."""
 
 import socket
 
 from jaxmarl_llm.utils import distributed
 
-LEAST_SECONDS, LEAST_SHARE = 1.0, 0.1  # waiting that is worth a line: seconds, and share of an iteration
+LEAST_SECONDS, LEAST_SHARE = 1.0, 0.1  # least waiting that is reported: seconds, and share of an iteration
 WAITING = "seconds/waiting"
 
 
 def metrics(row: dict[str, float]) -> dict[str, float]:
-    """``process<k>/..`` of all processes: the seconds of an iteration's row, and those of waiting for others.
+    """``process<k>/..`` of all processes: seconds of an iteration's row, and of waiting for other processes.
 
     {} with one process. All processes must call it.
     """
@@ -28,7 +28,7 @@ class SlowHosts:
         self._named: set[int] = set()
 
     def line(self, row: dict[str, float]) -> str | None:
-        """A sentence if the row of `metrics` shows a slow process that was not named yet; needs ``seconds``."""
+        """A sentence if the row of `metrics` shows a slow process not named before; needs ``seconds``."""
         waiting = [row.get(f"process{k}/{WAITING}", 0.0) for k in range(len(self._hosts))]
         slow = min(range(len(waiting)), key=waiting.__getitem__)
         others = [seconds for k, seconds in enumerate(waiting) if k != slow]

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be read any more: they are put aside, and a run goes on from the last whole one."""
+"""Damaged checkpoints: they are put aside, and a run continues from the last one that can be read."""
 
 import logging
 import pathlib
@@ -8,7 +8,7 @@ from jaxmarl_llm.utils import distributed
 from jaxmarl_llm.utils.errors import UserError
 
 FOLDER = "damaged"  # in the run folder; nothing in it is read again
-KINDS = ("checkpoints", "system")  # where the agents' states are, and those of models that a system trains
+KINDS = ("checkpoints", "system")  # folders of the agents' states, and of models that a system trains
 
 
 def latest_meta(workdir) -> dict:
@@ -30,7 +30,7 @@ def latest_meta(workdir) -> dict:
 def put_aside(workdir, step: int, error: Exception) -> None:
     """Move the states of a step to ``damaged/``, with a warning.
 
-    UserError, and nothing is moved, if no other step is there: a run never begins again without being asked.
+    UserError, and nothing is moved, if there is no other step: a run never restarts unless the user wants it.
     """
     workdir = pathlib.Path(workdir)
     others = [other for other in checkpoint.saved_steps(workdir / "checkpoints") if other != step]
@@ -46,7 +46,7 @@ def put_aside(workdir, step: int, error: Exception) -> None:
 
 @distributed.on_main
 def put_best_aside(workdir, error: Exception) -> None:
-    """Move the best state to ``damaged/``, with a warning: the run has none until the next evaluation."""
+    """Move the best state to ``damaged/``, with a warning; the next evaluation makes a new one."""
     workdir = pathlib.Path(workdir)
     best = pathlib.Path("checkpoints") / checkpoint.BEST
     places = [_move(workdir, best / str(number)) for number in checkpoint.saved_steps(workdir / best)]

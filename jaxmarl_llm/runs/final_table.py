@@ -1,4 +1,4 @@
-"""What a finished run prints: its states on the test, side by side, and an answer before and after."""
+"""What a finished run prints: test results of its states, side by side, and an answer before and after."""
 
 import math
 import pathlib
@@ -10,7 +10,7 @@ from jaxmarl_llm.utils import console, formats
 PARTS = ("return", "structure", "syntax", "tests", "cooperation", "style", "coherence")
 FOLDER = "test"  # in a run folder: every answer of the evaluations on the test
 TITLES = {"before": "untrained", "warm": "warmed up", "after": "trained"}
-LINES = 12  # of one agent's answer that are printed
+LINES = 12  # printed lines of one agent's answer
 
 
 def show(summary: dict, folder) -> None:
@@ -21,7 +21,7 @@ def show(summary: dict, folder) -> None:
 
 
 def _table(summary: dict) -> None:
-    """Results on the test of the untrained, the warmed up (if there was a warm-up) and the latest state."""
+    """Test results of the untrained state, the state after the warm-up (if there was one), and the latest."""
     after = summary["after"]
     states = {name: summary[name] for name in TITLES if name in summary}
     shown = (*PARTS, "return_greedy", "pass@1", *kinds_of_items(after))
@@ -37,7 +37,7 @@ def _table(summary: dict) -> None:
 
 
 def kinds_of_items(entry: dict) -> list[str]:
-    """Names of the returns of single grades and statements in an entry of the summary, and their pass@1."""
+    """Names of the returns by grade and by statement in a summary entry, and of their pass@1."""
     return sorted(filter(is_of_a_kind, entry), key=lambda name: (name.startswith("pass@1_"), name))
 
 
@@ -59,7 +59,7 @@ def state_lines(summary: dict) -> list[str]:
 
 
 def memory_lines(summary: dict) -> list[str]:
-    """What of a device's memory was planned and what was used; [] where the backend does not say."""
+    """Planned and used device memory; [] if the backend does not report it."""
     if "memory" not in summary:
         return []
     planned, most = (summary["memory"][name] / 1e3 for name in ("planned_mb", "peak_mb"))
@@ -76,9 +76,9 @@ def _interval(entry: dict) -> str:
 
 
 def example_lines(folder) -> list[str]:
-    """Greedy answers to the first test problem, untrained and trained; [] where these were not kept.
+    """Greedy answers to the first test problem, untrained and trained; [] if they were not kept.
 
-    The first one is shown whatever came of it: nothing is chosen by how good it looks.
+    The first one is always shown: it is not selected for good results.
     """
     actions = {title: first_answer(folder, name) for name, title in TITLES.items()}
     actions = {title: action for title, action in actions.items() if action is not None}
@@ -104,7 +104,7 @@ def sampled_items(folder: pathlib.Path, name: str) -> list[dict]:
 def first_answer(folder, name: str) -> transcripts.JointAction | None:
     """The greedy answer to the first problem of an evaluation on the test ("before", ..), if it was kept.
 
-    Of several turns the last one.
+    With several turns, the last one.
     """
     place = pathlib.Path(folder) / FOLDER
     if not (place / f"{name}.json").is_file():

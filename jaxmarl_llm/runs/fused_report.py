@@ -17,11 +17,11 @@ STUDENT = "student"
 
 
 def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[dict]:
-    """A row for each text and each of those who read it: the student all of it, a teacher its own parts.
+    """A row for each text and reader: the student reads the whole text, a teacher its own parts.
 
-    ``nats`` is the reader's cross-entropy over ``bytes``, ``student_nats`` the student's on the same bytes. That a text
-    ends does not count, as it is no byte. ``text`` is the number of the text in its file. The student is read as
-    `STUDENT`; a teacher of this name is "teacher student".
+    ``nats`` is the reader's cross-entropy over ``bytes``, ``student_nats`` the student's on the same bytes.
+    The end of a text does not count, as it is not a byte. ``text``: the number of the text in its file. The
+    student is named `STUDENT`; a teacher of this name is "teacher student".
 
     Args:
       student: the trained one.
@@ -57,8 +57,8 @@ def measure(student: Model, rows: Sequence[Text], source: pathlib.Path) -> list[
 def by_group(measured: Sequence[dict]) -> list[dict]:
     """The rows of `measure` by group and reader, in their order, as nats per byte; intervals are over the texts.
 
-    ``low`` and ``high`` are of the reader's, ``difference`` is the student's less the reader's on the same bytes,
-    from ``difference_low`` to ``difference_high``. A single text has no interval.
+    ``low`` and ``high`` belong to the reader. ``difference`` is the student's value minus the reader's on the
+    same bytes, with interval ``difference_low`` to ``difference_high``. A single text has no interval.
     """
     groups = list(dict.fromkeys(row["group"] for row in measured))
     read: dict[tuple[str, str], list[dict]] = {}
@@ -90,7 +90,7 @@ def _of_bytes(seen: Seen, size: int) -> np.ndarray:
 
 
 def show(report: Sequence[dict], stream=None) -> None:
-    """Print what `by_group` makes as a table."""
+    """Print the result of `by_group` as a table."""
     rows = []
     for row in report:
         own, less = f"{row['nats_per_byte']:.3f}", f"{row['difference']:+.3f}"

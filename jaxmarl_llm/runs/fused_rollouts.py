@@ -1,4 +1,4 @@
-"""The texts that a student learns, drawn: a team's own answers to its problems, each taught by its author."""
+"""Drawn texts for a student: a team's own answers to its problems, each taught by its author."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ ITEMS = 8  # problems that are answered together, whose texts are written togeth
 
 
 class Requests:
-    """A protocol that also keeps its requests, by which it is known what every turn has read."""
+    """A protocol that also keeps its requests, which show what every turn has read."""
 
     def __init__(self, protocol):
         self._protocol, self.kept = protocol, []
@@ -48,15 +48,15 @@ def drawn(
     memory,
     progress: Callable[[int, int], None],
 ) -> tuple[list[Text], dict[str, int]]:
-    """Texts of the team's own answers to the problems of a task, and how many answers were left out, by reason.
+    """Texts of the team's own answers to a task's problems, and how many answers were left out, by reason.
 
-    Answers that were cut off, that do not come back from the tokens of everyone who is to read them, and those that
-    earn no more than ``above`` (None: all count) are left out. What some problems gave is written to ``folder`` at
-    once, and not drawn again.
+    Answers are left out if they were cut off, if decoding any reader's tokens does not return the text, or if
+    they earn at most ``above`` (None: all count). Texts are written to ``folder`` after every few problems,
+    and not drawn again.
 
     Args:
       config: the team's.
-      team: its members as they are.
+      team: its members, unchanged.
       lesson: what the texts are for.
       folder: where they are kept.
       samples: answers to each problem.
@@ -101,7 +101,7 @@ def drawn(
 def _of_forest(
     forest: Forest, requests, lesson: Lesson, team: Team, above, readers, stops: Sequence[str]
 ) -> tuple[list[Text], dict]:
-    """Texts of the last joint answer of every conversation, up to a stop text, and how many are left out by reason."""
+    """Texts of every conversation's last joint answer, up to a stop text; number left out, by reason."""
     made, left_out = [], dict.fromkeys(("cut off", "not as its tokens", "not above the reward"), 0)
     for chain in forest.chains():
         joint = forest.joints[chain[-1]]
@@ -122,14 +122,14 @@ def _of_forest(
 
 
 def _before(stops: Sequence[str], text: str) -> str:
-    """What stands before the first text at which an answer ends."""
+    """The part before the first stop text."""
     for stop in stops:
         text = text.partition(stop)[0]
     return text
 
 
 def _readable(text: Text, team: Team, readers: Mapping[str, Any]) -> bool:
-    """Whether a text comes back from the tokens of the student, and each part from those of its teacher."""
+    """Whether the student's tokens decode to the text, and those of each part's teacher to the part."""
     rows = [(text.agent, text.text), *((part.teacher, text.content(part)) for part in text.parts)]
     return all(
         pieces.round_trips(own, readers[name] if name in readers else team[name].tokenizer)

@@ -1,4 +1,4 @@
-"""The config of the one model that a team is fused into, made of the team's own."""
+"""The config of the student, the model that a team is fused into; it is made from the team's config."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 STUDENT = "student"
 TAG_TOKENS = 16  # room for the line with a role's name
-# Sections that only the team's own training reads, and fields of ``train`` that the student has as the team had them.
+# Sections that only the team's own training reads, and fields of ``train`` that the student takes over.
 OWN_SECTIONS = ("critic", "maporl", "sweet", "preference", "warm_up", "lessons", "experience", "router", "gate",
                 "advice", "tools", "engine", "sft", "malt")  # fmt: skip
 SHARED = ("weight_decay", "grad_clip", "tokens_per_microbatch", "param_dtype", "moment_dtype")
@@ -35,8 +35,8 @@ def writes_all_roles(config: ConfigDict) -> bool:
 def of_team(config: ConfigDict, training: Mapping[str, Any]) -> ConfigDict:
     """The config of a student with the task of a team; ``training``: fields of ``train`` and ``sft``.
 
-    It learns with train.system=sft, answers once, and is evaluated as the team was. Where the roles of the task are
-    several it writes all of them, else it answers as one agent.
+    It learns with train.system=sft, answers once, and is evaluated as the team was. If the task has several
+    roles it writes all of them, else it answers as one agent.
 
     Raises:
       ValueError: for a team whose models differ, and a task that one agent cannot do.
@@ -76,15 +76,15 @@ def of_team(config: ConfigDict, training: Mapping[str, Any]) -> ConfigDict:
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
-    """A name that no agent of the team has, as its texts name their teachers."""
+    """A name that no agent of the team has, because texts name their teachers."""
     while name in taken:
         name = f"fused_{name}"
     return name
 
 
 def _without_unread(config: ConfigDict, base: ConfigDict) -> None:
-    """Fields that the team's training read and the student's does not are as by default."""
-    for _ in range(3):  # one that is reset may be what another is read for
+    """Reset to the default what only the team's training read, not the student's."""
+    for _ in range(3):  # whether a field is read may depend on one that is reset
         for path, each in FIELDS.items():
             if fields.unread(each, config):
                 config.update_from_flattened_dict({path: field(base, path)})

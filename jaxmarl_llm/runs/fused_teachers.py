@@ -29,14 +29,14 @@ class Other:
 
     @property
     def about(self) -> str:
-        """What tells it apart from another one of this name."""
+        """What distinguishes it from another teacher of this name."""
         if not self.folder:
             return self.name
         return f"{self.name} after {saved_agents.read_meta(self.folder, LATEST)['step']} iterations"
 
 
 def parse(name: str) -> Other:
-    """A teacher that ``--teachers`` names: ``<folder>:<agent>``, or a model as of ``config.model``.
+    """A teacher named in ``--teachers``: ``<folder>:<agent>``, or a model as in ``config.model``.
 
     Raises:
       ValueError: for an agent that the folder does not have.
@@ -54,7 +54,8 @@ def parse_all(names: Sequence[str], members: Sequence[str]) -> list[Other]:
     """The teachers beside the ``members`` of the team.
 
     Raises:
-      UserError: for one that is there twice, one of a member's name, and an agent that a folder does not have.
+      UserError: for a teacher named twice, one with a member's name, and an agent that a folder does not
+        have.
     """
     listed, seen = f"{FIELD}={','.join(names)}", set()
     others = [parse(name) for name in names]
@@ -70,7 +71,7 @@ def parse_all(names: Sequence[str], members: Sequence[str]) -> list[Other]:
 
 
 def load(other: Other, config) -> Model:
-    """The model of a teacher; ``config`` is that of the team, whose settings a model without a run has."""
+    """The model of a teacher; a model without a run uses the settings of ``config``, the team's."""
     if other.folder:
         own = chat_options.dated(run_folder.load_run(other.folder), other.folder)
         which = BEST if saved_agents.is_team(other.folder) else LATEST
@@ -97,14 +98,14 @@ def fill(
     step: int,
     progress: Callable[[str, int, int], None],
 ) -> None:
-    """Ask every teacher about its parts of the texts, and keep what it expects beside their file ``source``.
+    """Compute every teacher's predictions for its parts of the texts; they are kept beside ``source``.
 
     Args:
       source: file of the texts.
       rows: the texts.
       teachers: from `models`.
-      step: iterations behind the team.
-      progress: called with a teacher's name, texts done and all.
+      step: iterations that the team has trained.
+      progress: called with a teacher's name, texts done and all texts.
     """
     for name, about, model in teachers:
         units = [fused_texts.part_of(part, rows[n]) for n, part in texts.units(rows, name)]

@@ -1,4 +1,4 @@
-"""The texts that a student learns, with who teaches what: of references of a task, or of a file."""
+"""The texts that a student learns, with their teachers: from references of a task, or from a file."""
 
 import dataclasses
 import hashlib
@@ -15,19 +15,19 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 REFERENCE = "reference"
-_FIELDS = ("text", "texts", "task_id", "messages", "group")  # of a line of a file
+_FIELDS = ("text", "texts", "task_id", "messages", "group")  # in a line of a file
 
 
 @dataclasses.dataclass(frozen=True)
 class Lesson:
-    """What texts are made for. Half surrogates, which have no bytes, become "?" in them, as tokenizers read them.
+    """What texts are made for. Unpaired surrogates, which have no bytes, become "?", as tokenizers read them.
 
     Attributes:
       task: the team's task, with the problems to use.
       own: the student's task with the same problems; its agent is the student.
       joint: the student writes all roles one after the other.
       members: names of the team's members that teach.
-      others: names of teachers beside them, which read what the member or the student reads.
+      others: names of further teachers, which read what the member or the student reads.
     """
 
     task: Any
@@ -42,9 +42,9 @@ class Lesson:
         return self.own.agents[0]
 
     def of_answer(self, item, by_agent: Mapping[str, str], read: Mapping[str, Sequence[dict]]) -> list[Text]:
-        """Texts of an answer of the team, each part of which its author teaches.
+        """Texts of an answer of the team; the author of each part teaches it.
 
-        ``by_agent`` are its texts, ``read`` the messages that each agent has read.
+        ``by_agent``: its texts; ``read``: the messages that each agent has read.
         """
         prompt, group = tuple(self.own.prompts(item)[self.student]), group_of(item)
         by_agent = {agent: files.safe_text(text) for agent, text in by_agent.items()}
@@ -65,7 +65,7 @@ class Lesson:
         return (*((author,) if author in self.members else ()), *self.others)
 
     def of_text(self, messages: Mapping[str, Sequence[dict]], text: str, group: str) -> Text:
-        """A text that all teach; ``messages``: of the student and of the members that read others."""
+        """A text that all teach; ``messages``: of the student and of members whose messages differ."""
         prompt, text = tuple(messages[self.student]), files.safe_text(text)
         parts = [
             texts.whole(name, text, messages.get(name, prompt)) for name in (*self.members, *self.others)
@@ -84,7 +84,7 @@ def group_of(item) -> str:
 
 
 def references(lesson: Lesson) -> list[Text]:
-    """The reference answers of the task; ValueError where it has none."""
+    """The reference answers of the task; ValueError if it has none."""
     answers = getattr(lesson.task, "references", None)
     if answers is None:
         raise UserError(
@@ -105,7 +105,7 @@ def references(lesson: Lesson) -> list[Text]:
 
 
 def of_file(path: str, lesson: Lesson, field: str) -> list[Text]:
-    """Texts of a JSONL file: text, or texts by role of a student that writes all of them; task_id or messages; group.
+    """Texts of a JSONL file: text, or texts by role if the student writes all; task_id or messages; group.
 
     Raises:
       ValueError: listing every bad line with its number.
@@ -169,12 +169,12 @@ def _are_messages(messages) -> bool:
 
 
 def fitting(rows: Sequence[Text], tokenizer, longest: int) -> list[Text]:
-    """The texts that a student could draw: at most ``longest`` tokens with the one that ends them."""
+    """The texts that a student could draw: at most ``longest`` tokens, including the EOS token."""
     return [text for text in rows if len(tokenizer.encode(text.text)) < longest]
 
 
 def held_out(rows: Sequence[Text], share: float) -> tuple[list[Text], list[Text]]:
-    """The texts apart from a share of the prompts, and those of that share, which follows from the prompts."""
+    """The texts split by prompt: those to learn, and a held-out ``share``, which the prompts determine."""
 
     def place(text: Text) -> float:
         digest = hashlib.sha256(json.dumps(text.messages, sort_keys=True).encode()).digest()
@@ -185,7 +185,7 @@ def held_out(rows: Sequence[Text], share: float) -> tuple[list[Text], list[Text]
 
 
 def check(rows: Sequence[Text], names: Sequence[str], readers: Mapping[str, Any], field: str) -> None:
-    """UserError, with the share, where texts do not come back from the tokens of the student or of a teacher."""
+    """UserError, with the share, if decoded tokens of the student or a teacher do not return the texts."""
     for name in names:
         own = [text.text for text in rows if text.agent == name]
         own += [text.content(part) for text in rows for part in text.parts if part.teacher == name]
@@ -193,5 +193,5 @@ def check(rows: Sequence[Text], names: Sequence[str], readers: Mapping[str, Any]
 
 
 def part_of(part: Part, text: Text) -> tuple[tuple[dict, ...], str]:
-    """What a teacher reads of a text, and what it is asked about."""
+    """The messages that a teacher reads, and the text that it predicts."""
     return part.messages, text.content(part)

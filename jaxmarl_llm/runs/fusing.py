@@ -1,8 +1,8 @@
-"""Fuse teachers into one student: texts, what every teacher expects of them, a training, a report.
+"""Fuse teachers into one student: texts, every teacher's predictions, a training, a report.
 
-Everything is kept in ``fusion/`` of the student's run folder, a file or a shard at a time, so that the same command
-goes on wherever it was stopped: ``about.json`` (what was asked for), ``rollouts/``, ``texts.jsonl`` and ``teachers/``,
-``held_out/`` with the same of the texts that the student does not learn, and ``report.json``.
+Everything is kept in ``fusion/`` of the student's run folder, one file or shard at a time, so that the same
+command continues where it was stopped: ``about.json`` (the settings), ``rollouts/``, ``texts.jsonl`` and
+``teachers/``, ``held_out/`` with the same for held-out texts, and ``report.json``.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ FOLDER = "fusion"
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a fusion is asked for, as the flags of `experiments.fuse` say.
+    """The settings of a fusion, from the flags of `experiments.fuse`.
 
     Attributes:
       workdir: run folder of the team.
@@ -45,7 +45,7 @@ class Asked:
       members: whether the team's members teach.
       teachers: names of others.
       held_out: share of the prompts that is held out, or names of JSONL files or `REFERENCE`.
-      begin: agent of the team as which the student begins; '' for a fresh one.
+      begin: agent of the team that the student starts from; '' for a new one.
     """
 
     workdir: str
@@ -61,7 +61,7 @@ class Asked:
 
 
 def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> list[dict]:
-    """Do what is missing of a fusion; the report, [] if it was stopped.
+    """Do what is missing of a fusion; returns the report, [] if it was stopped.
 
     Args:
       asked: see `Asked`.
@@ -70,7 +70,7 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
       train: runs or resumes the training of a config in a folder and returns its summary.
 
     Raises:
-      ValueError: for what cannot be done, before any model is loaded where that can be known.
+      ValueError: for what cannot be done; if possible before any model is loaded.
     """
     out = pathlib.Path(asked.out)
     student = _with_source(asked, config, student, out / FOLDER / "texts.jsonl")
@@ -85,7 +85,7 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
 
 
 def _with_source(asked: Asked, team, student, source: pathlib.Path):
-    """The student's config with its texts and what it begins as; ``team``: the team's config."""
+    """The student's config with its texts and its start; ``team``: the team's config."""
     made = student.copy_and_resolve_references()
     made.sft.source = str(source)
     if asked.begin:
@@ -106,12 +106,12 @@ def _with_source(asked: Asked, team, student, source: pathlib.Path):
 
 
 def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
-    """Write what was asked for; ValueError with the differences where the folder holds what something else made."""
+    """Write the settings; ValueError with the differences if the folder was made with other ones."""
     fields = {name: value for name, value in dataclasses.asdict(asked).items() if name not in ("out", "step")}
     now = json.loads(json.dumps(fields | {"step": step}))
     hashes = _hashes(asked)
     path = folder / "about.json"
-    if not any(folder.rglob("*.jsonl")):  # nothing was made: what was refused may be asked for in another way
+    if not any(folder.rglob("*.jsonl")):  # nothing was made: refused settings may be changed
         files.ensure_writable(path, "give another --out")
         formats.write(path, now | {"files": hashes})
         return
@@ -119,23 +119,23 @@ def _keep_about(folder: pathlib.Path, asked: Asked, step: int) -> None:
     differing = [
         f"{name} was {kept.get(name)!r}, is {now[name]!r}" for name in now if kept.get(name) != now[name]
     ]
-    before = kept.get("files", {})  # of earlier versions none is known
+    before = kept.get("files", {})  # earlier versions did not record it
     differing += [f"{name} has changed" for name in hashes if before.get(name, hashes[name]) != hashes[name]]
     if differing:
         raise UserError(f"{folder} holds another fusion: {'; '.join(differing)}; give another --out")
 
 
 def _hashes(asked: Asked) -> dict[str, str]:
-    """SHA-256 by path of the files of texts that are there; one that was deleted since is not needed again."""
+    """SHA-256 by path of the existing files of texts; one deleted since then is not needed again."""
     held = [] if isinstance(asked.held_out, float) else asked.held_out
     paths = [path for path in (asked.texts, *held) if path not in ("", REFERENCE)]
     return {path: content.of_file(pathlib.Path(path)) for path in paths if pathlib.Path(path).is_file()}
 
 
 def _keep_source(out: pathlib.Path, source: str) -> None:
-    """Let the config of a student that was begun name its texts by where its folder is now.
+    """In the config of a student that was begun, update the path of its texts to its folder's present place.
 
-    Its training is refused if they are other texts, see `inputs.of_data`.
+    Its training is refused if the texts differ, see `inputs.of_data`.
     """
     path = out / "config.json"
     held = files.read_json(path) if path.is_file() else {}
@@ -147,7 +147,7 @@ def _keep_source(out: pathlib.Path, source: str) -> None:
 
 
 def _prepare(asked: Asked, config, student, others, step: int) -> None:
-    """Texts and caches of all teachers, where they are not there yet."""
+    """Make the texts and caches of all teachers that are missing."""
     folder = pathlib.Path(asked.out) / FOLDER
     done = folder / "prepared.json"
     if done.is_file():
@@ -234,7 +234,7 @@ def _texts(asked, config, student, team, made, readers, folder, step) -> tuple[l
 
 
 def _check(asked: Asked, learned: Sequence[Text], held: Sequence[Text], readers, student) -> None:
-    """Refuse texts that nobody could learn from, before a teacher is asked."""
+    """Refuse texts that the student cannot learn from, before any teacher is asked."""
     if not learned:
         raise UserError(
             f"--texts={asked.texts!r}: there is no text to learn from; --above and --hold leave out some"
@@ -260,7 +260,7 @@ def _check(asked: Asked, learned: Sequence[Text], held: Sequence[Text], readers,
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    """Prints how far each part of the work is, where it takes long."""
+    """Prints the progress of each part of the work that takes long."""
     shown: dict[str, console.LateProgress] = {}
 
     def tell(name: str, done: int, every: int) -> None:

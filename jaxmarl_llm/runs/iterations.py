@@ -7,7 +7,7 @@ from jaxmarl_llm.utils import distributed
 
 
 class Schedule:
-    """Iterations of a run. ``start`` is the first one to do, ``done`` counts those behind."""
+    """Iterations of a run. ``start`` is the first one to do, ``done`` counts the finished ones."""
 
     def __init__(self, config, start: int = 0):
         self._config = config
@@ -28,13 +28,13 @@ class Schedule:
             self.done += 1
 
     def due(self, every: int, done: int) -> bool:
-        """Whether what happens ``every`` iterations (0: never) is due after ``done``; not at either end."""
+        """Whether what happens every ``every`` iterations (0: never) is due; not at the start or end."""
         return every > 0 and done % every == 0 and 0 < done < self._config.train.steps
 
     def may_overlap(self, step: int) -> bool:
-        """Whether an iteration may be drawn for before the update before it.
+        """Whether an iteration may be drawn before the previous iteration's update.
 
-        Not if a checkpoint or an evaluation comes between: a run resumed there goes on as it would have.
+        Not if a checkpoint or an evaluation comes between: a run resumed there must continue identically.
         """
         every = (self._config.save.every, self._config.eval.every)
         inside = 0 < step < self._config.train.steps

@@ -1,7 +1,7 @@
 """Calls of several runs as one: their agents follow each other on the agent axis, over one base.
 
-Nothing that is computed for an agent depends on the others, so each run gets what it would get alone, up to
-the rounding of wider products. Prompts that are padded to different widths are padded to the widest.
+Agents are computed independently, so each run gets the same result as alone, up to the rounding of wider
+products. Prompts that are padded to different widths are padded to the widest.
 """
 
 import dataclasses
@@ -126,7 +126,7 @@ class Learning:
 
 @dataclasses.dataclass(eq=False)
 class Function:
-    """A function with its arguments, for which no other run is waited."""
+    """A function with its arguments; it does not wait for other runs."""
 
     function: Callable
     arguments: tuple = ()
@@ -144,7 +144,7 @@ class Function:
 
 
 def _side_by_side(stack: Stack, count: int) -> Stack:
-    """The stack of ``count`` runs; its names do not tell which runs these are."""
+    """The stack of ``count`` runs; its names do not depend on which runs these are."""
     agents = _names(stack.agents, count)
     return dataclasses.replace(stack, agents=agents, layout=stack.layout.for_stack(len(agents)))
 
@@ -169,7 +169,7 @@ def _if_any(join: Callable, trees: Sequence) -> Any:
 
 
 def _concatenated(trees: Sequence) -> Any:
-    """Trees with a leading agent axis, one behind the other."""
+    """Trees concatenated along the leading agent axis."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trees)
 
 

@@ -1,9 +1,9 @@
-"""Journals of rounds of programs: what searches and trainings take up again where they were stopped.
+"""Journals of rounds of programs, from which stopped searches and trainings continue.
 
-A training keeps a folder for each iteration that no checkpoint is past, ``journal/<iteration>/`` in the run
-folder, with a folder ``redraw<number>`` for each further draw of the iteration. A run that was killed goes on
-from its last checkpoint with the answers and outcomes that are there, as far as they go, so that it loses what
-was under way and nothing else.
+A training keeps a folder ``journal/<iteration>/`` in the run folder for each iteration after the last
+checkpoint, with a folder ``redraw<number>`` for each further draw of the iteration. A run that was killed
+continues from its last checkpoint and reuses the answers and outcomes in the journal, so it loses only work
+in progress.
 """
 
 import pathlib
@@ -24,8 +24,8 @@ def of_draw(
 ) -> Journal | None:
     """The journal of a draw of an iteration about some items; None for protocols without rounds of programs.
 
-    ``number`` counts the further draws of the iteration, 0 is the first draw. ``count`` is called with all
-    answers that are taken from there.
+    ``number`` counts the draws of the iteration, 0 is the first. ``count`` is called with all answers that
+    are taken from the journal.
     """
     if config.train.protocol not in programs.METHODS:
         return None
@@ -42,7 +42,7 @@ def of_draw(
 
 
 def forget(folder: pathlib.Path) -> None:
-    """Remove the journals of iterations that a checkpoint is past."""
+    """Remove the journals of iterations that a checkpoint includes."""
     saved = checkpoint.saved_steps(folder / "checkpoints")
     if saved and distributed.is_main():
         for each in sorted((folder / FOLDER).glob("[0-9]*")):
@@ -51,7 +51,7 @@ def forget(folder: pathlib.Path) -> None:
 
 
 def known(task, ids, name: str, value) -> None:
-    """Tell the task what an earlier process had judged, so that equal programs count as known now as well."""
+    """Give the task the results of an earlier process, so that equal programs also count as known now."""
     if name.endswith("_joints"):
         pairs = [(task.items[ids[j.item]], o) for j in value for o in j.judgement.outcomes.values()]
         task.know(*map(list, zip(*pairs, strict=True)))

@@ -1,7 +1,7 @@
 """Which training problems a run has: without those that its team solves more often than ``task.drop_easier_than``.
 
-The team of the beginning answers every training problem ``eval.samples`` times, once per run: the result is kept in
-the run folder, so that a run that goes on has the same problems, whatever its team has learned.
+The initial team answers every training problem ``eval.samples`` times, once per run. The result is kept in
+the run folder, so that a resumed run has the same problems, whatever its team has learned.
 """
 
 import math
@@ -17,12 +17,12 @@ FILE = "kept_problems.json"
 
 
 def of_run(run) -> list[int]:
-    """Indices of the training problems that are left, all of them without the field.
+    """Indices of the training problems that are kept; all of them if the field is not set.
 
-    Problems that the run did not begin with, and goes on with because the user accepted them, are left too.
+    New problems, with which the run continues because the user accepted them, are kept too.
 
     Raises:
-      UserError: if none is left, or if the file of a run that has learned already is missing.
+      UserError: if no problem is kept, or if the file is missing in a run that has already learned.
     """
     share, items = run.config.task.drop_easier_than, run.task.items
     if share == 1:
@@ -50,7 +50,7 @@ def of_run(run) -> list[int]:
 
 
 def _write(file, share: float, names: Sequence[str], shares: Sequence[float]) -> None:
-    """Keep how often each problem was solved, None where nothing was judged, and which are left out."""
+    """Write how often each problem was solved (None if nothing was judged), and which ones are left out."""
     kept = set(not_easier(shares, share))
     left_out = [name for i, name in enumerate(names) if i not in kept]
     solved = {n: None if math.isnan(value) else value for n, value in zip(names, shares, strict=True)}
@@ -58,7 +58,7 @@ def _write(file, share: float, names: Sequence[str], shares: Sequence[float]) ->
 
 
 def not_easier(shares: Sequence[float], share: float) -> list[int]:
-    """Indices of problems that were solved at most as often as ``share``; NaN, where nothing was judged, is kept.
+    """Indices of problems solved at most as often as ``share``; NaN (nothing was judged) is kept.
 
     >>> not_easier([0.5, 0.75, 1.0, float("nan")], 0.75)
     [0, 1, 3]
@@ -67,7 +67,7 @@ def not_easier(shares: Sequence[float], share: float) -> list[int]:
 
 
 def measured(run) -> list[float]:
-    """Mean reward of every training problem over `eval.samples` answers of the team that the run began with."""
+    """Mean reward of every training problem over `eval.samples` answers of the run's initial team."""
     items = range(len(run.task.items))
     shown = run.seat.display(
         len(items), label="training problems", compiles=compile_times.of_process(), in_pairs=True

@@ -26,8 +26,8 @@ from jaxmarl_llm.update.batches import split_minibatches
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
-COPIED_BYTES = 1 << 29  # of states of which a copy is kept during an update
-WITHOUT_REWARD = 3  # iterations: problems to which a reward does not apply may come together by chance
+COPIED_BYTES = 1 << 29  # largest states that are copied before an update
+WITHOUT_REWARD = 3  # iterations: by chance, several may have only problems without a reward
 
 
 def _shapes(states):
@@ -37,7 +37,7 @@ def _shapes(states):
 
 @jax.jit
 def _copies(states):
-    """The states once more, where they are."""
+    """Copies of the states, on the same devices."""
     return jax.tree.map(jnp.copy, states)
 
 
@@ -74,7 +74,7 @@ class Learner:
         if not self.states and not routed and any(member.remote for member in team.members):
             team.require_local(f"train.system={config.train.system!r}")
         self.learners = [agent for agent in team.agents if agent_settings.trainable(config, agent)]
-        # A member none of whose agents is to learn keeps its state as it is, and is saved with the others.
+        # A member with no agent that learns keeps its state, and is saved with the others.
         self._learning = [i for i in self.states if {*team.members[i].stack.agents} & {*self.learners}]
         self.system = systems.build(config, team, self.trainables, demonstrations, task)
         # Updates that each member had no turns for, as MALT's first agent, which prefers nothing.
@@ -82,7 +82,7 @@ class Learner:
         # Of episodes, which end in any turn: batches as if none had, so that there are few programs.
         self._turns = config.train.turns if task is not None and is_sequential(task) else 0
         self._without_reward: int | None = 0  # iterations without any reward; None once there was one
-        self._changing = False  # whether an iteration has begun to change something
+        self._changing = False  # whether the iteration has started to change states
         # While an update changes the states: copies of these, and their shardings.
         self._states_before: tuple[dict, dict] | None = None
 
@@ -97,9 +97,9 @@ class Learner:
         return [self.states[i].trainable if i in self.states else None for i in places]
 
     def assign(self, forest: Forest | None) -> Credit:
-        """What the agents are to learn from an iteration.
+        """The credit of an iteration, which the agents learn from.
 
-        UserError if the reward has applied to no answer of the first `WITHOUT_REWARD` iterations.
+        UserError if no answer of the first `WITHOUT_REWARD` iterations had a reward.
         """
         self._changing = True
         if forest is not None and self._without_reward is not None:
@@ -113,14 +113,14 @@ class Learner:
         return self.system.assign(forest)
 
     def has_signal(self, forest: Forest) -> np.ndarray:
-        """Whether an agent would learn from each problem of a forest, bool (items,). Nothing is changed by it.
+        """Whether an agent would learn from each problem of a forest, bool (items,). Changes nothing.
 
-        Of systems without models of their own: with others the config refuses ``train.redraw``.
+        For systems that train no other models; with others the config refuses ``train.redraw``.
         """
         return self.system.assign(forest).has_signal(self.learners)
 
     def update(self, credit: Credit) -> dict[str, float]:
-        """Let every stack that has turns learn from them; metrics per agent. A number that is not finite ends it."""
+        """Update every stack that has turns; metrics per agent. A number that is not finite stops it."""
         by_agent, without = {}, []
         self._keep_states()
         for i in self._learning if credit.learn else ():
@@ -174,20 +174,20 @@ class Learner:
             self._ahead(update.train_step, of_width, sizes.ahead)
 
     def learn(self, credit: Credit) -> dict[str, float]:
-        """Let the system's own models learn, after the agents have; metrics."""
+        """Update the system's own models, after the agents; metrics."""
         return self.system.learn(credit)
 
     def open(self, folder: pathlib.Path, stack: contextlib.ExitStack) -> int:
-        """Take over what the run folder's latest checkpoint holds; iterations behind it, 0 without one.
+        """Restore the run folder's latest checkpoint; returns its number of iterations, 0 without one.
 
-        ValueError if the disk has no room for what is to be saved.
+        ValueError if the disk does not have enough space for the checkpoints.
         """
         keep, models = self.config.save.keep, self.system.models
         needed = sum(resume_checks.needed_bytes(states, keep) for states in (self.states, self.own_states))
         resume_checks.ensure_writable(folder, needed)
         self._checkpoints = stack.enter_context(Checkpointer(folder / "checkpoints", keep))
         if models is not None:
-            # One more: they are saved first, so that what the agents resume at is among them.
+            # One more: they are saved first, so the step at which the agents resume must still be among them.
             stack.enter_context(models.kept_in(folder / "system", keep + 1))
         start = self._restore(folder)
         done = workload.updates(self.config, start)
@@ -198,7 +198,7 @@ class Learner:
         return start
 
     def _restore(self, folder: pathlib.Path) -> int:
-        """Take over the last checkpoint that is whole; iterations behind it, 0 where there is none."""
+        """Restore the last undamaged checkpoint; returns its number of iterations, 0 without one."""
         models = self.system.models
         of_agents, of_models = _shapes(self.states), _shapes(self.own_states)
         while (step := self._checkpoints.latest()) is not None:
@@ -209,18 +209,18 @@ class Learner:
                 return step
             except DamagedError as error:
                 damaged.put_aside(folder, step, error)
-            # The arrays may have been donated before the damage showed.
+            # The arrays may have been donated before the damage was noticed.
             self.states = of_agents
             if of_models:
                 models.states = of_models
         return 0
 
     def latest(self) -> int | None:
-        """Iterations behind the latest checkpoint, None without one."""
+        """Number of iterations of the latest checkpoint, None without one."""
         return self._checkpoints.latest()
 
     def _keep_states(self) -> None:
-        """Copy the states, for `as_before`: an update donates them. On an accelerator, for which nobody then waits."""
+        """Copy the states, for `as_before`: an update donates them. On accelerators this is asynchronous."""
         small = sum(x.nbytes for x in jax.tree.leaves(self.states)) <= COPIED_BYTES
         self._states_before = None
         if small and self.system.models is None:
@@ -229,11 +229,11 @@ class Learner:
             self._states_before = copied(self.states), placed
 
     def iteration_done(self) -> None:
-        """Everything that an iteration changes is changed and logged."""
+        """Called when all changes of an iteration are made and logged."""
         self._changing, self._states_before = False, None
 
     def as_before(self) -> bool:
-        """Take back what an iteration has changed so far; False if that cannot be done."""
+        """Undo what an iteration has changed so far; False if that is impossible."""
         if self._changing and self._states_before is None:
             return False
         if self._states_before is not None:
@@ -249,12 +249,12 @@ class Learner:
     def save_best(self, step: int, meta: dict) -> None:
         """Keep the agents' parameters as the best so far."""
         memory = protocols.memory_of(self.config, self.system.models)
-        if memory != ():  # one that is still empty is kept too
+        if memory != ():  # an empty memory is kept too
             memory.save_best(step)
         self._checkpoints.save_best(step, self.states, self._team, meta)
 
     def best_trainables(self) -> list:
-        """The agents' parameters of the best state, of every member of the team; None where frozen."""
+        """The agents' parameters in the best state, for every member of the team; None where frozen."""
         self._checkpoints.wait()
         now = zip(self._team.members, self.trainables(), strict=True)
         team = Team(tuple(dataclasses.replace(member, trainable=mine) for member, mine in now))
@@ -262,7 +262,7 @@ class Learner:
         return [member.trainable for member in best.members]
 
     def untouched(self, step: int) -> bool:
-        """Whether no update has been made since ``step`` iterations."""
+        """Whether no update has been made since iteration ``step``."""
         done = workload.updates(self.config, step)
         leaves = [leaf for state in self.states.values() for leaf in jax.tree.leaves(state)]
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed

@@ -1,4 +1,4 @@
-"""One process works in a folder at a time: a lock that names its holder, and that ends with its process."""
+"""Only one process works in a folder at a time: a lock that names its holder and ends with its process."""
 
 import contextlib
 import fcntl
@@ -19,8 +19,8 @@ FILE = "in_use.json"  # host, pid and start of the process that works in the fol
 def held(folder, way_out: str = "wait for it, stop it, or take another --workdir") -> Iterator[None]:
     """Hold a folder, which is created if needed, until the block ends or the process dies in any way.
 
-    The kernel holds the lock (flock), so that nothing remains of a process that was killed; the file says
-    only who it was. Where a file system has no locks, a warning is logged and the folder is not held.
+    The kernel holds the lock (flock), so a killed process leaves no lock; the file only names the holder. If
+    a file system has no locks, a warning is logged and the folder is not locked.
 
     Raises:
       UserError: naming the holder and ``way_out``, if another process, or this one, holds the folder.
@@ -37,7 +37,7 @@ def held(folder, way_out: str = "wait for it, stop it, or take another --workdir
                 logging.warning(
                     "%s cannot be locked (%s): let one process at a time work there", folder, error
                 )
-            if _is_at(file, path):  # else the last holder has removed it since it was opened
+            if _is_at(file, path):  # else the last holder removed it after it was opened
                 break
         _write(file, _about_this_process())
         try:
@@ -71,7 +71,7 @@ def _about_this_process() -> str:
 
 
 def _write(file, text: str) -> None:
-    """Replace what the file holds; a full disk does not keep the folder from being held."""
+    """Replace the file's content; a full disk does not prevent the lock."""
     with contextlib.suppress(OSError):
         file.seek(0)
         file.truncate()
@@ -80,7 +80,7 @@ def _write(file, text: str) -> None:
 
 
 def _holder(path: pathlib.Path) -> str:
-    """The process that the file names, as a text; another one where it names none (yet)."""
+    """The process that the file names, as text; "another one" if it names none (yet)."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
         return f"process {holder['pid']} on {holder['host']} since {holder['since']}"

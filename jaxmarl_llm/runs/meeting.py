@@ -1,4 +1,4 @@
-"""Where runs in threads of their own hand in calls, which one thread makes, those that agree as one."""
+"""Runs in separate threads hand in calls; one thread executes them, and joins calls that agree into one."""
 
 import threading
 from collections.abc import Hashable, Iterable, Sequence
@@ -9,17 +9,17 @@ class Call(Protocol):
     """What a run wants to have computed."""
 
     def likeness(self) -> Hashable | None:
-        """What it has in common with calls that can be made together with it; None: nothing waits for it."""
+        """A key shared by calls that can be made together with it; None: nothing waits for it."""
 
     def make(self) -> Any:
         """Make it alone; its result."""
 
     def make_all(self, others: Sequence["Call"]) -> list:
-        """Make calls of one likeness as one, this is the first of them; their results."""
+        """Make calls of one likeness, of which this is the first, as one; their results."""
 
 
 class _Waiting:
-    """A call that a run waits for, and what came of it."""
+    """A call that a run waits for, and its result."""
 
     def __init__(self, seat: int, call: Call):
         self.seat, self.call, self.likeness = seat, call, call.likeness()
@@ -31,9 +31,8 @@ class _Waiting:
 class Meeting:
     """Calls of several runs.
 
-    A call waits until every run that goes on has handed in one that agrees with it: then they are made as
-    one. Where each run waits for a call and none of them agree, they are made one after the other, so that
-    no run can wait for ever.
+    A call waits until every active run has handed in one that agrees with it; then they are made as one. If
+    every run waits and no calls agree, they are made one after the other, so that no run waits forever.
 
     Args:
       seats: names of the runs.
@@ -56,7 +55,7 @@ class Meeting:
         return waiting.result
 
     def leave(self, seat: int) -> None:
-        """The run has ended: nobody waits for it any more."""
+        """The run has ended: no call waits for it any more."""
         with self._changed:
             self._going_on.discard(seat)
             self._changed.notify_all()
@@ -68,7 +67,7 @@ class Meeting:
                 _make(group)
 
     def _next(self) -> list[list[_Waiting]]:
-        """The calls to make now, those together that are made as one; waits for them. [] at the end."""
+        """The calls to make now, grouped by those made as one; waits for them. [] at the end."""
         with self._changed:
             while True:
                 groups = self._ready()
@@ -94,7 +93,7 @@ class Meeting:
 
 
 def _make(group: list[_Waiting]) -> None:
-    """Make some calls as one, in the order of their runs; whoever waits for them goes on."""
+    """Make a group of calls as one, in the order of their runs; the waiting runs then continue."""
     group = sorted(group, key=lambda waiting: waiting.seat)
     first, calls = group[0].call, [waiting.call for waiting in group]
     try:

@@ -1,4 +1,4 @@
-"""What a run prints before it starts: what an iteration consists of, and the memory that it takes."""
+"""What a run prints before it starts: the parts of an iteration, and its memory."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from jaxmarl_llm.utils import device_memory
 
 
 def _megabytes(tree) -> float:
-    """Of one device; of shapes that say not where they lie, all of them."""
+    """MB on one device; shapes without a sharding count as a whole."""
 
     def held(x) -> int:
         return math.prod(x.sharding.shard_shape(x.shape) if x.sharding else x.shape) * x.dtype.itemsize
@@ -40,7 +40,7 @@ def widths(prompt_sizes, team, ahead: bool) -> list[str]:
 
 
 def _devices(config, team) -> list[tuple[str, str]]:
-    """How the arrays are cut, as a table row, if they are."""
+    """How the arrays are sharded, as a table row, if they are."""
     sizes = {axis: config.mesh[axis] for axis in AXES}
     if math.prod(sizes.values()) == 1:
         return []
@@ -60,7 +60,7 @@ def _servers(config) -> list[tuple[str, str]]:
 
 
 def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
-    """MB that an iteration holds on one device, by what they are for; activations are not counted.
+    """MB that an iteration holds on one device, by purpose; activations are not counted.
 
     ``states`` may hold shapes. Of cache and logits those of all devices are counted. ``seeds`` are trained
     together: of all but the base there is so much more.
@@ -190,7 +190,7 @@ def _counterfactuals(config) -> list[tuple[str, str]]:
 
 
 def _seeds(seeds: int) -> list[tuple[str, str]]:
-    """How many runs the memory is of, as a table row, if there are several."""
+    """The number of runs that the memory is for, as a table row, if there are several."""
     text = f"{seeds} at the same time, each does all that is above; memory below is of all, and at times"
     return [("seeds", f"{text} what they learn is there twice")] if seeds > 1 else []
 

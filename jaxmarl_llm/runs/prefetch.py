@@ -15,7 +15,7 @@ Draw = Callable[[int, Any, PhaseTimer], Forest]
 
 
 class RolloutPrefetch:
-    """Rollouts by iteration, the next one's begun early where `begin` is called.
+    """Rollouts by iteration; the next one starts early if `begin` is called.
 
     Such a rollout sees parameters from before one update: its tokens' importance ratios are not 1. It runs in
     a thread: judging, which is not the device's work, costs no time as long as the update lasts.
@@ -46,10 +46,10 @@ class RolloutPrefetch:
         return forest, timer.seconds(), time.perf_counter() - started
 
     def take(self, step: int, trainables, timer: PhaseTimer) -> Forest:
-        """The forest of an iteration; what its rollout raised.
+        """The forest of an iteration; raises what its rollout raised.
 
-        Adds its phases to ``timer``: "rollout" is what this call took, "hidden" what it would have taken
-        besides if it had not been begun early.
+        Adds its phases to ``timer``: "rollout" is the time of this call, "hidden" the time saved by the early
+        start.
         """
         begun, self._begun = self._begun, None
         with timer("rollout"):

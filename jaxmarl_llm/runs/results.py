@@ -21,7 +21,7 @@ RESULTS = {
     "ablate": "ablation.json",
     "levels": "levels.md",
 }
-# Flags that say where something is: a folder that was moved holds what it held.
+# Flags that say where something is: moving a folder does not change its content.
 _PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin", "--config.expert.base_url")
 
 

@@ -1,4 +1,4 @@
-"""The summary that a run goes on with, as its last session left it, also where files of it are damaged."""
+"""The summary of a resumed run, as its last session left it, even if some files are damaged."""
 
 import logging
 import math

@@ -1,8 +1,8 @@
 """Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends
 and at budgets.
 
-Each split has a random stream of its own, folded with the number of iterations done, so that no two
-evaluations draw alike, and no test draw is one that a state was chosen by.
+Each split has its own random stream, folded with the number of iterations done, so that every evaluation has
+different draws, and no draw of the test is used to choose a checkpoint.
 """
 
 import dataclasses
@@ -77,7 +77,7 @@ def validate(run, step: int) -> str:
 
 
 def keep_best(run, validation_return: float, step: int) -> None:
-    """Save the state if its sampled return on validation is the best so far. NaN is no return."""
+    """Save the state if its sampled return on validation is the best so far; NaN does not count."""
     best = run.summary.get("best", {}).get("validation_return", -math.inf)
     if validation_return > best:
         entry = {"step": step, "validation_return": validation_return}

@@ -1,4 +1,4 @@
-"""What a run leaves to others: where its programs are made and its output goes when seeds are trained together."""
+"""How a run draws, updates and prints when several seeds are trained together."""
 
 import contextlib
 import dataclasses

@@ -1,8 +1,8 @@
 """Several seeds of one config, trained at the same time in one process, each in a run folder of its own.
 
-Each seed runs the training loop of a single run, in a thread of its own. What takes the time of the device,
-drawing completions and updating the agents, is handed in to a `Meeting`, and made for all seeds at once:
-as many agents side by side on the agent axis, over one base, which is loaded once (`joint_calls`).
+Each seed runs the training loop of a single run, in its own thread. The device work, drawing completions and
+updating the agents, goes through a `Meeting` and is done for all seeds at once: the agents of all seeds are
+on one agent axis, over one base, which is loaded once (`joint_calls`).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.weights import LoadedModel
 
 OUTPUT = "output.txt"  # in a seed's folder: what it prints beside its progress
-PATIENCE = 60.0  # seconds that are waited for a run that saves and ends by itself
+PATIENCE = 60.0  # seconds to wait for a run that saves and ends by itself
 
 
 def folder_of(workdir, seed: int) -> pathlib.Path:

@@ -1,4 +1,4 @@
-"""What works for a run outside JAX, the executor and experts, and what they have cost."""
+"""Services of a run outside JAX, the executor and experts, and their costs."""
 
 import contextlib
 import dataclasses

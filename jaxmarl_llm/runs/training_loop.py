@@ -168,7 +168,7 @@ def finish(run: Run) -> dict:
     final_table.show(run.summary, run.output_folder)
     rows = read_metrics(run.output_folder)
     from jaxmarl_llm import (
-        plots,  # imports matplotlib, for which nobody is to wait before the first iteration
+        plots,  # imports matplotlib, which the first iteration need not wait for
     )
 
     path = run.output_folder / "plots" / "learning_curve.png"

@@ -65,7 +65,7 @@ def _without_training_settings(team: ConfigDict) -> None:
 
 
 def made(config, workdir, train: Callable) -> bool:
-    """Whether what the run begins with is there; False if the warm-up was stopped before its end.
+    """Train the warm-up of a run if it is missing; False if the warm-up was stopped before its end.
 
     Args:
       config: the main run's.

@@ -140,7 +140,7 @@ def _least_kept(order_RV: jax.Array, weights_RV: jax.Array, needed: float) -> ja
 
 @_least_kept.defjvp
 def _without_gradient(needed: float, primals, tangents):
-    """An integer has none; said here, the passes of the search are not kept for a backward pass."""
+    """An integer has no gradient; this rule avoids storing the search's passes for a backward pass."""
     least_R1 = _least_kept(*primals, needed)
     return least_R1, np.zeros(least_R1.shape, jax.dtypes.float0)
 

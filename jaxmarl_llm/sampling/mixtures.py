@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from jaxmarl_llm.utils.errors import UserError
 
-NOTHING = -1e30  # logit of what is never drawn, as in `choice.truncate`
+NOTHING = -1e30  # logit of tokens that are never drawn, as in `choice.truncate`
 Draw = Callable[
     [jax.Array], tuple[jax.Array, jax.Array]
 ]  # logits (R, V) -> tokens and log-probabilities (R,)

@@ -3,8 +3,8 @@
 The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart; they
 run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
 
-What a batch of prompts shares, and how long the rest is, differ from batch to batch, and every size is a
-compilation of minutes. `Sizes` are chosen once, from all prompts of a run, or with a ladder from its widths alone.
+The shared beginning and the length of the rest differ between batches, and every size needs minutes of
+compilation. So `Sizes` are chosen once, from all prompts of a run, or with a ladder from its widths alone.
 """
 
 import dataclasses

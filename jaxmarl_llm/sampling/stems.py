@@ -1,8 +1,8 @@
-"""Earlier prompts that several prompts of a batch go on from, read once for all of them.
+"""Earlier prompts that several prompts of a batch begin with, read once for all of them.
 
 After G answers to a prompt, G prompts of the next turn begin with it. `Stems` hold such a beginning once: it runs
 through the model as one row, and its keys and values are a prefix of all rows behind it (`policy.Cache`). What all
-prompts of an agent begin with stands before the stems as it does without them (`padding.Shared`).
+prompts of an agent begin with comes before the stems, as without stems (`padding.Shared`).
 """
 
 import math

@@ -1,7 +1,7 @@
 """One sampler for several members of a stack: all read the same row, and one token a row is fed to all of their caches.
 
-So the caches never have to be brought together again. What the members have in common is the tokenizer; those of
-different vocabularies meet at line ends only (`jaxmarl_llm.decoding`).
+So the caches always stay in step. The members must share a tokenizer; members with different vocabularies can
+only switch at line ends (`jaxmarl_llm.decoding`).
 """
 
 import functools

@@ -126,7 +126,7 @@ def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
 
 
 def no_teacher(shape: tuple[int, ...], like_K) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Ids and log-probabilities (*shape, K) of a teacher that teaches nothing; K as of ``like_K``, None: no arrays."""
+    """Ids and log-probabilities (*shape, K) of an empty teacher; K as in ``like_K``, None: no arrays."""
     if like_K is None:
         return None, None
     shape = (*shape, like_K.shape[-1])

@@ -72,8 +72,8 @@ def collate(
     """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
     () where none of the agents has a turn.
 
-    Only turns of ``agents`` (None: of all). Samples that nobody learns from (`Turn.extra`) are left out. The advantages
-    are by id of the turn: each a number, or each an array of one per token (L',).
+    Only turns of ``agents`` (None: of all). Samples that no agent learns from (`Turn.extra`) are left out.
+    Advantages are by id of the turn: all numbers, or all arrays with one number per token (L',).
 
     Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
     than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:

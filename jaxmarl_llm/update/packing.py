@@ -1,9 +1,9 @@
 """Completions laid side by side in rows for the update, without padding, equal ones stored once.
 
-Most completions are shorter than the longest allowed, many of a group are the same text, and groups whose
-returns are all equal teach nothing. The model reads only what is left: different completions of a prompt,
-one after the other in rows of one width, none attending to another. Every completion of the batch keeps a
-slot, so that losses see all of them.
+Most completions are shorter than the longest allowed, many in a group are equal, and groups with equal
+returns have no learning signal. The model reads only the rest: different completions of a prompt, one after
+the other in rows of one width, with no attention between them. Every completion of the batch keeps a slot, so
+that losses see all of them.
 """
 
 import math
@@ -265,7 +265,7 @@ def _fill(batch: Batch, n: int, prompts, learned_B, layout: _Layout) -> Rows:
 def _different(batch: Batch, n: int, prompt: int, layout: _Layout) -> list[list[int]]:
     """Row numbers of agent n's completions of a prompt, equal ones together, the longest first.
 
-    Equal ones with other teachers are not equal.
+    Equal texts with different teachers count as different.
     """
     samples, rows = layout.slots, {}
     pair = batch.teacher_ids_NRLK, batch.teacher_logprobs_NRLK
