@@ -1,6 +1,6 @@
 """Config files: all fields with defaults and rules, the options after the colon, sweeps. JAX is not imported.
 
-A config file has ``get_config(arg=None)``, which changes what it needs of `base_config`, and perhaps ``sweep``.
+A config file defines ``get_config(arg=None)``, which changes `base_config`, and may define ``sweep``.
 """
 
 from jaxmarl_llm.config.base import FIELDS, base_config, validate

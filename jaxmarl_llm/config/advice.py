@@ -8,12 +8,12 @@ SYSTEMS = (SYSTEM, "magrpo", "mareinforce", "marloo", "maremax", "dr_mas", "sft"
 
 
 def of(config: ConfigDict) -> bool:
-    """Whether an adviser tells an actor what to do."""
+    """Whether an adviser advises an actor."""
     return config.train.protocol == NAME
 
 
 def pairs(config: ConfigDict) -> bool:
-    """Whether every episode is played once more without the adviser."""
+    """Whether every episode is also played without the adviser."""
     return of(config) and config.train.counterfactual == "solo"
 
 
@@ -21,12 +21,13 @@ _ADVICE = Read(of, "only train.protocol='advice' reads it")
 FIELDS = (
     number("advice.every", 2, "Steps of the world that the actor takes after each advice.", low=1, read=_ADVICE),
     value("advice.shuffled", False,
-          "A control: every actor reads the advice that was written for another start, by chance.", _ADVICE),
+          "A control: every actor reads advice that was written for another start, chosen at random.",
+          _ADVICE),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field without which nobody could advise, or that would not be read."""
+    """One sentence per field that makes advice impossible, or that would not be read."""
     c, agents, where = config.train, tuple(config.team.agents), "train.protocol='advice'"
     if not of(config):
         return []
@@ -56,7 +57,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _credit(config: ConfigDict) -> list[str]:
-    """A system that does not know what an advice has led to, and episodes without advice that nothing reads."""
+    """A system that gives no credit to advice, and episodes without advice that no system reads."""
     c, bad = config.train, []
     if c.system not in SYSTEMS and not is_dotted(c.system):
         bad.append(f"train.system={c.system!r}: train.protocol='advice' allows {', '.join(SYSTEMS)}")

@@ -1,7 +1,7 @@
-"""Settings of single agents: ``config.team.agent.<name>``, and what holds for an agent that has none.
+"""Settings of single agents: ``config.team.agent.<name>``, and the values of agents without such settings.
 
-The names of the agents are fields too, so the section of an agent is made when a config file, a flag or a
-member of a sweep names it (`declare`). A field that is empty (None) takes the value that all agents share.
+Agents are named by the user, so the section of an agent is made when a config file, a flag or a member of a
+sweep names it (`declare`). A field that is empty (None) takes the value that all agents share.
 """
 
 import re
@@ -36,11 +36,11 @@ def paths(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def declare(config: ConfigDict, texts: Iterable[str]) -> None:
-    """Give every agent that a dotted name ``team.agent.<agent>.<field>`` is about a section with all fields.
+    """Give every agent in a dotted name ``team.agent.<agent>.<field>`` a section with all fields.
 
-    Values that are there stay. The new ones are empty: the agent has what all agents share.
+    Existing values stay. New ones are empty: the agent has the value that all agents share.
 
-    UserError for an agent that no section can be called after (`is_taken`).
+    UserError for an agent whose name no section can have (`is_taken`).
     """
     named = paths(texts)
     for agent, name in named:
@@ -62,7 +62,7 @@ def own(config: Mapping, agent: str, name: str):
 
 
 def trainable(config: Mapping, agent: str) -> bool:
-    """Whether the agent is to learn: it is a model of ours, and not ``trainable=False``."""
+    """Whether the agent learns: it is no endpoint or script, and not ``trainable=False``."""
     return own(config, agent, "trainable") is not False and agent not in remote.agents(config)
 
 
@@ -79,7 +79,7 @@ def sampling(config: Mapping, agent: str) -> dict:
 
 
 def limits(config: Mapping, agents: Iterable[str]) -> dict[str, int]:
-    """The longest completion of each of some agents, in tokens."""
+    """The longest completion of each of the given agents, in tokens."""
     return {agent: value(config, agent, "max_new_tokens") for agent in agents}
 
 
@@ -89,10 +89,10 @@ def longest(config: Mapping) -> int:
 
 
 def in_next_prompt(config: ConfigDict) -> dict[str, int]:
-    """Tokens of the longest text that the next prompt of its agent holds, by agent.
+    """For each agent whose next prompt holds its last text: the longest such text, in tokens.
 
-    Of all agents where another turn follows, but for a world, where a turn's prompt is made anew and known before; of
-    those who call tools in any case, as a call is followed by another prompt.
+    These are all agents if another turn follows, except in a world, where the prompt of each turn is new and
+    known before. Agents that call tools always belong to them, because another prompt follows a call.
     """
     if config.train.turns > 1 and config.task.kind != "world":
         return limits(config, config.team.agents)
@@ -100,7 +100,7 @@ def in_next_prompt(config: ConfigDict) -> dict[str, int]:
 
 
 def problems(config: ConfigDict, shared: Mapping[str, Field]) -> list[str]:
-    """One sentence per field of ``team.agent`` that cannot be; ``shared``: the fields that all agents share."""
+    """One sentence per invalid field of ``team.agent``; ``shared``: the fields that all agents share."""
     bad, agents = [], tuple(config.team.agents)
     for agent, section in config.team.agent.items():
         where = f"team.agent.{agent}"
@@ -134,7 +134,7 @@ def _wrong(config: ConfigDict, agent: str, name: str, given: Any, fields: Mappin
 
 
 def _unread(config: ConfigDict, agent: str, path: str, name: str) -> list[str]:
-    """A field that is set and that nothing reads."""
+    """A field that is set but not read."""
     if agent in remote.agents(config) and name not in OF_ENDPOINTS:
         return [f"{path}: the agent speaks through an endpoint or a script, which reads no {name}"]
     if name == "lr" and not trainable(config, agent):
@@ -148,7 +148,7 @@ def known_fields(config: Mapping) -> list[str]:
 
 
 def check_training(config: ConfigDict, name: str) -> None:
-    """ValueError, which calls the config ``name``, where no agent is to learn."""
+    """ValueError, with ``name`` for the config, if no agent learns."""
     agents = tuple(config.team.agents)
     if not any(trainable(config, agent) for agent in agents) and not all(
         agent in remote.agents(config) for agent in agents

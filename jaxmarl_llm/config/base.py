@@ -1,4 +1,4 @@
-"""All fields of a config with their defaults, MAGRPO's (arXiv 2508.04652), and the check of a whole config."""
+"""All config fields, with the defaults of MAGRPO (arXiv 2508.04652), and the check of a whole config."""
 
 from jaxmarl_llm.config import (
     advice,
@@ -60,7 +60,7 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
     """Check every field that can be checked without loading anything.
 
     Raises:
-      ValueError: one sentence per bad field with its value and what is allowed; it calls the config ``name``.
+      ValueError: one sentence per bad field with its value and what is allowed, after ``name``.
     """
     base = base_config()
     bad = fields.wrong_types(config, base) or _unknown(config, base)
@@ -75,9 +75,9 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
 
 
 def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """Sentences about fields that no section declares: set in a config file, they would change nothing.
+    """Sentences about fields that no section declares: they would have no effect.
 
-    A task of the user's own gets all of ``config.task``, and a protocol all of the config: they may read others.
+    A user's task gets all of ``config.task``, and a user's protocol the whole config: they may read others.
     """
     if is_dotted(config.task.kind) or is_dotted(config.train.protocol):
         return []
@@ -88,8 +88,8 @@ def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _outside(config: ConfigDict) -> list[str]:
-    """Fields whose value is none of their choices or not in their range."""
-    # A critic compares with what was to be expected, and demonstrations with nothing, not with other samples.
+    """Fields whose value is not among their choices or not in their range."""
+    # A critic compares with its estimate, and demonstrations with nothing, so one sample is enough.
     alone = critic.used(config) or config.train.system == systems.SFT
     least = {"train.group": 1} if alone else {}
     return [s for path, each in FIELDS.items() for s in fields.outside(each, config, least.get(path))]

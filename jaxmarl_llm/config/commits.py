@@ -1,4 +1,4 @@
-"""Fields of task.kind=commits: examples that the writer of a message reads, and what a message is paid for."""
+"""Fields of task.kind=commits: examples that the writer of a message reads, and the reward of a message."""
 
 from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
@@ -13,7 +13,7 @@ def of(config: ConfigDict) -> bool:
 
 
 def shows_diffs(config: ConfigDict) -> bool:
-    """Whether a writer reads diffs: of the six commits it reads a word for each, which stands in for the diff."""
+    """Whether a writer reads diffs; for the source six it reads one word in place of each diff."""
     sources = (config.task.source, config.task.eval_source, config.task.test_source)
     return of(config) and any(name.partition("[")[0] != SIX for name in sources if name)
 
@@ -31,29 +31,32 @@ _COPIES = Read(
     "only commits.reward='round_trip' reads it, where task.reward pays nothing else",
 )
 FIELDS = (
-    number("commits.examples", 0, "Commits of training whose diff and message the writer reads before a diff.", low=0,
+    number("commits.examples", 0, "Commits of the training split in the writer's prompt, each with its "
+           "diff and message.", low=0,
            read=_DIFFS),
-    choice("commits.rule", "bm25", "Which commits of training.",
+    choice("commits.rule", "bm25", "How these commits are chosen.",
            {"bm25": "most common words", "cosine": "most similar vectors of commits.encoder",
-            "two_step": "the most similar of the 50 with most common words",
-            "random": "any, the same for a commit at any time"}, read=_EXAMPLES),
+            "two_step": "the most similar of the 50 that share most words",
+            "random": "at random, but always the same for one commit"}, read=_EXAMPLES),
     value("commits.encoder", "ngrams",
-          "Vectors of diffs for the rules cosine and two_step: ngrams (counts of words and pairs), or the dotted name "
-          "of a function of your own, texts -> (X, D).",
+          "Vectors of diffs for the rules cosine and two_step: ngrams (counts of words and word pairs), or "
+          "the dotted name of a function of your own, texts -> (X, D).",
           Read(lambda c: _EXAMPLES.when(c) and c.commits.rule in ("cosine", "two_step"),
                "only commits.rule='cosine' and 'two_step' read it")),
-    number("commits.max_diff_tokens", 510, "Words and signs of a diff that the writer reads; the rest is cut off.",
+    number("commits.max_diff_tokens", 510, "Longest diff in the writer's prompt, in words and signs; the "
+           "rest is cut off.",
            low=1, read=_DIFFS),
-    choice("commits.reward", "round_trip", "What both are paid for; all are reported.",
+    choice("commits.reward", "round_trip", "Reward of both agents; all scores are reported.",
            {"bleu": "BLEU-4 of the message", "rouge_l": "ROUGE-L", "meteor": "METEOR",
             "round_trip": "tests that the second agent's program passes, see docs/commits.md"}, read=_PAID),
-    number("commits.copy_share", 0.3, "Share of the diff that a message may repeat at no cost.", low=0, high=1,
+    number("commits.copy_share", 0.3, "Share of the diff that a message may copy without a penalty.",
+           low=0, high=1,
            read=_COPIES),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field with which nobody could write or rebuild."""
+    """One sentence per field that makes writing or rebuilding impossible."""
     if not of(config):
         return []
     agents, where, own = tuple(config.team.agents), "task.kind='commits'", config.commits

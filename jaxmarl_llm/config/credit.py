@@ -24,35 +24,39 @@ FIELDS = (
     choice("train.system", "magrpo", "What agents learn from, see docs/systems.md; or the dotted name of a "
            "function of your own, forest and credit settings -> credit.",
            {name: row.about for name, row in systems.SYSTEMS.items()}, dotted=True),
-    number("train.group", 4, "G: samples per agent and problem; at least 2, with a critic of form v, or "
-           "demonstrations, 1.", low=2),
-    choice("train.joint_mode", "aligned", "Joint answers that are judged.",
-           {"aligned": "G, of samples of the same number", "cross": "all G**N of them"}),
+    number("train.group", 4, "G: samples per agent and problem; at least 2. With a critic of form v, or "
+           "demonstrations, 1 is allowed.", low=2),
+    choice("train.joint_mode", "aligned", "Which joint answers are judged.",
+           {"aligned": "G: joint answer i has sample i of every agent", "cross": "all G**N of them"}),
     number("train.partner_samples", 0,
-           "K: further samples of every agent for each problem, not learned from. They are judged beside the "
-           "partners' samples, whose returns then depend less on chance.", low=0),
-    choice("train.reduce", "mean", "The return of a sample over its joint answers, with cross.",
+           "K: further samples of every agent for each problem, from which no agent learns. They are "
+           "judged with the partners' samples, whose returns then depend less on chance.",
+           low=0),
+    choice("train.reduce", "mean", "How the returns of a sample's joint answers become one.",
            ("mean", "sum"), read=Read(_reduces, "a sample is in one joint answer")),
-    number("train.discount", 1.0, "gamma: what a later turn earns counts this much one turn earlier.",
+    number("train.discount", 1.0, "gamma: what later turns earn is multiplied by this, once per turn.",
            low=0, high=1, read=Read(_turns, _ONE_TURN)),
     choice("train.backup", "mean", "What later turns add to a return.",
            {"mean": "their mean return", "max": "their greatest return", "last": "only last answers count"}),
-    value("train.turn_weights", (), "Weights of the advantages of each turn; empty: all alike."),
+    value("train.turn_weights", (), "Weights of the advantages of each turn; empty: all equal."),
     choice("train.turn_loss", "return", "How the losses of turns are added.",
-           {"return": "as the gradient of the return weighs them", "mean": "as published, means of each turn"},
+           {"return": "weighted as in the gradient of the return", "mean": "as published, the mean of each "
+            "turn is added"},
            read=Read(_turns, _ONE_TURN)),
     number("train.local_weight", 0.0,
-           "at_grpo: weight of what an agent earned by itself beside the team's reward.", low=0),
+           "at_grpo: weight of an agent's own reward, which is added to the team's reward.", low=0),
     choice("train.counterfactual", "",
-           "Also judge every joint answer without each agent's part, for metrics credit/.. and for ccpo; empty: "
-           "no. What stands in its place:",
+           "Also judge every joint answer without each agent's part, for the metrics credit/.. and for "
+           "ccpo; empty: no. The values say what replaces this part.",
            {"": "", **dict(zip(COUNTERFACTUALS, (
                "no text", "the agent's next sample", "the greedy answer of the untrained agent",
-               "no text, and agents that had read it answer again, of advice in whole episodes"), strict=True))}),
-    choice("train.group_by", "turn", "The group of a completion, whose returns its own is compared with.",
-           {"turn": "the agent's in the same turn", "prompt": "the agent's to the same prompt, in any turn (GiGPO): of "
-            "a world the actions in the same state"}, read=Read(_turns, _ONE_TURN)),
-    choice("train.baseline", "mean", "What is subtracted from returns of a group.",
+               "no text, and agents that had read it answer again; with advice in whole new episodes"),
+               strict=True))}),
+    choice("train.group_by", "turn", "Which completions form the group whose returns are compared.",
+           {"turn": "the agent's completions in the same turn",
+            "prompt": "the agent's completions to the same prompt, "
+            "in any turn (GiGPO); in a world the actions in the same state"}, read=Read(_turns, _ONE_TURN)),
+    choice("train.baseline", "mean", "What is subtracted from the returns of a group.",
            {"mean": "", "leave_one_out": "mean of the other samples", "max": "", "none": ""}),
     value("train.normalise", False, "Divide advantages by a standard deviation, see train.normalise_by."),
     choice("train.normalise_by", "group", "Of what.",
@@ -61,7 +65,7 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field of the credit that others make meaningless."""
+    """One sentence per field of the credit that has no meaning beside other fields."""
     c = config.train
     own = [] if critic.used(config) else _coincides(c)
     return [
@@ -76,7 +80,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _grouped(c: ConfigDict) -> list[str]:
-    """Groups that the system does not have."""
+    """A way to form groups that the system does not have."""
     allowed = ("magrpo", "marloo", "maremax", "dr_mas", "ccpo", "mutual")
     if c.group_by == "turn" or c.system in allowed or is_dotted(c.system):
         return []
@@ -96,7 +100,7 @@ def _turn_weights(c: ConfigDict) -> list[str]:
 
 
 def _credit(c: ConfigDict) -> list[str]:
-    """Settings of the credit that have no meaning together, or are another one under a different name."""
+    """Settings of the credit that have no meaning together, or are equal to another setting."""
     bad, by_agent = [], c.normalise and c.normalise_by == "agent" or c.system == "dr_mas"
     if c.reduce == "sum" and (c.normalise or c.system in ("dr_mas", "at_grpo")):
         bad.append(
@@ -126,7 +130,7 @@ def _credit(c: ConfigDict) -> list[str]:
 
 
 def _local(config: ConfigDict) -> list[str]:
-    """A weight of local rewards where there are none."""
+    """A weight of local rewards in a task or system without them."""
     c = config.train
     if c.local_weight and c.system != "at_grpo":
         return [f"train.local_weight={c.local_weight}: only train.system='at_grpo' uses it, allowed is 0"]
@@ -136,7 +140,7 @@ def _local(config: ConfigDict) -> list[str]:
 
 
 def _no_local_rewards(config: ConfigDict) -> str:
-    """Why the task's judgements say nothing of single agents; '' if they may."""
+    """Why the task gives no rewards to single agents; '' if it may give them."""
     c = config.task
     if c.reward:
         return f"task.reward={c.reward!r} judges the joint answer alone"
@@ -146,7 +150,7 @@ def _no_local_rewards(config: ConfigDict) -> str:
 
 
 def _counterfactual(config: ConfigDict) -> list[str]:
-    """What answers without an agent's part need, and where they say nothing."""
+    """Settings with which counterfactual answers are impossible or carry no information."""
     c, kind, why = config.train, config.train.counterfactual, []
     if not kind:
         return []
@@ -181,7 +185,7 @@ def _counterfactual(config: ConfigDict) -> list[str]:
 
 
 def _partners(config: ConfigDict) -> list[str]:
-    """What samples that nobody learns from do not go with."""
+    """Settings that do not allow partner samples, from which no agent learns."""
     c, why = config.train, []
     if not c.partner_samples:
         return []
@@ -203,7 +207,7 @@ def _partners(config: ConfigDict) -> list[str]:
 
 
 def _coincides(c: ConfigDict) -> list[str]:
-    """Systems and baselines that are another one's under a different name once advantages are normalised."""
+    """Systems and baselines that become equal to another one once advantages are normalised."""
     by_group = c.system == "at_grpo" or c.normalise and c.normalise_by == "group"
     by_agent = c.normalise and c.normalise_by == "agent"
     if c.system == "ccpo" and (c.joint_mode == "cross" or c.counterfactual == "solo"):
@@ -229,7 +233,7 @@ def _coincides(c: ConfigDict) -> list[str]:
 
 
 def _keeps_counterfactual(c: ConfigDict, by_group: bool) -> list[str]:
-    """What CCPO cannot have where what others earn without an agent is one number for all its samples."""
+    """What CCPO does not allow if the reward without an agent is the same number for all its samples."""
     where = "train.joint_mode='cross'" if c.joint_mode == "cross" else "train.counterfactual='solo'"
     why = f"with {where} what others earn without an agent is one number for all its samples, and"
     if c.baseline != "none":

@@ -1,5 +1,6 @@
-"""Fields of the critics of train.system=iac and maac, and of the value models of maporl. Each starts as the model, with
-parameters of its own.
+"""Fields of the critics of train.system=iac and maac, and of the value models of maporl.
+
+Each is a copy of the model with its own parameters.
 """
 
 from jaxmarl_llm.config import maporl
@@ -10,20 +11,27 @@ from jaxmarl_llm.config.systems import CRITICS
 _CRITIC = Read(lambda c: c.train.system in CRITICS, "only train.system='iac' and 'maac' have a critic")
 FIELDS = (
     choice("critic.form", "v", "What a critic estimates.",
-           {"v": "the return of a prompt", "q": "the return of a completion, with train.group of 2 and more"},
+           {"v": "the return of a prompt", "q": "the return of a completion; needs train.group of 2 or more"},
            read=_CRITIC),
     value("critic.shared", False,
-          "iac: the critic is a head on the agent's own parameters, one step for both; else a model of its own.",
+          "iac: the critic is a head on the agent's own parameters, and one step updates both; False: it "
+          "is a separate model.",
           _CRITIC),
-    number("critic.coef", 0.6, "With shared: weight of the value loss in the agent's gradient.", low=0),
-    number("critic.lr", 1e-4, "Learning rate of AdamW; with shared that of the head.", low=0),
-    number("critic.updates", 1, "Updates of a critic in an iteration, each on all of its data; with shared 1.",
+    number("critic.coef", 0.6, "With critic.shared: weight of the value loss in the agent's gradient.",
+           low=0),
+    number("critic.lr", 1e-4, "Learning rate of AdamW; with critic.shared that of the head.",
+           low=0),
+    number("critic.updates", 1, "Updates of a critic in an iteration, each on all of its data; must be 1 "
+           "with critic.shared.",
            low=1),
-    number("critic.warmup", 0, "First iterations, in which only critics learn; with shared 0.", low=0),
+    number("critic.warmup", 0, "Iterations at the start in which only critics learn; must be 0 with "
+           "critic.shared.", low=0),
     number("critic.clip", 0.0,
-           "Clip of the value loss: how far values may move from those before the update; 0: none.", low=0),
+           "Clip of the value loss: how far values may move from those before the update; 0: no clip.",
+           low=0),
     number("critic.prompts_per_microbatch", 4,
-           "Prompts of a critic's micro-batch, of each part that mesh.data divides its texts into.", low=1),
+           "Prompts in a critic's micro-batch, in each of the parts that mesh.data divides its texts into.",
+           low=1),
 )  # fmt: skip
 
 
@@ -33,7 +41,7 @@ def used(config: ConfigDict) -> bool:
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that has no meaning beside a critic."""
+    """One sentence per field that has no meaning with a critic."""
     c = config.train
     bad: list[str] = []
     if not used(config):

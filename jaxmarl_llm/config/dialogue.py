@@ -4,9 +4,9 @@ from jaxmarl_llm.config import agent_settings, remote, systems
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME = "dialogue"
-# Fields that say how joint answers become turns, which a dialogue decides itself.
+# Fields of how turns follow joint answers, which a dialogue decides itself.
 _DECIDES = ("hand_on", "stop_above", "later_samples", "turn_weights", "counterfactual", "redraw")
-# Their credit is that of the last text of a dialogue.
+# Systems whose credit is that of the last text of a dialogue.
 _SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas", "sweet")
 
 
@@ -16,7 +16,7 @@ def of(config: ConfigDict) -> bool:
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field without which nobody could ask or reply, or that would not be read."""
+    """One sentence per field that makes a dialogue impossible, or that would not be read."""
     c = config.train
     if not of(config):
         return []
@@ -44,7 +44,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _agents(config: ConfigDict) -> list[str]:
-    """A team that is not of one who learns and one who knows."""
+    """A team that is not one agent that learns and one partner that knows the text."""
     agents = tuple(config.team.agents)
     if len(agents) != 2:
         return [
@@ -65,7 +65,7 @@ def _agents(config: ConfigDict) -> list[str]:
 
 
 def _credit(config: ConfigDict) -> list[str]:
-    """A system that would pay for questions, or for an early answer once for each turn that it leaves out."""
+    """A system that would reward questions, or reward an early answer once for each turn that it skips."""
     c = config.train
     if is_dotted(c.system):
         return []

@@ -1,4 +1,4 @@
-"""Fields of learning from teachers beside demonstrations (FuseLLM, arXiv 2401.10491)."""
+"""Fields of learning from teachers' distributions and demonstrations (FuseLLM, arXiv 2401.10491)."""
 
 from jaxmarl_llm.config import imitation
 from jaxmarl_llm.config.fields import Read, choice, number
@@ -13,22 +13,25 @@ def used(config: ConfigDict) -> bool:
 _READ = Read(used, "only distil.weight above 0 reads it")
 FIELDS = (
     number("distil.weight", 0.0,
-           "Weight w of the teachers beside the demonstrations of a file that experiments.fuse wrote: the loss is "
-           "(1 - w) cross-entropy of the text + w KL(teachers || agent); 0: the text alone.", low=0, high=1,
+           "Weight w of the teachers, for demonstrations in a file that experiments.fuse wrote. The loss "
+           "is (1 - w) cross-entropy of the text + w KL(teachers || agent); 0: only the text.",
+           low=0, high=1,
            read=Read(imitation.used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
-    choice("distil.fuse", "min_ce", "How several teachers of a text become one, by their cross-entropy C on it.",
+    choice("distil.fuse", "min_ce", "How several teachers of a text are combined, by their cross-entropy C "
+           "on it.",
            {"min_ce": "the one with the smallest C", "avg_ce": "their mean with weights exp(-C)"}, read=_READ),
     choice("distil.cost", "byte", "What C is in nats per.",
            {"byte": "byte of the text, the same for all teachers",
-            "token": "token of the teacher's own, as in the release, to reproduce it"}, read=_READ),
-    choice("distil.align", "bytes", "How the tokens of a teacher with another tokenizer become the agent's.",
-           {"bytes": "by where they begin and end in the text", "edits": "by edit distances, as in the paper"},
+            "token": "token of the teacher, as in the released code, to reproduce it"}, read=_READ),
+    choice("distil.align", "bytes", "How tokens of a teacher with another tokenizer become the agent's.",
+           {"bytes": "by the bytes at which they begin and end",
+            "edits": "by edit distances, as in the paper"},
            read=_READ),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that demonstrations without teachers do not allow."""
+    """One sentence if teachers are needed and the demonstrations have none."""
     source = config.sft.source
     if used(config) and not source.endswith(imitation.FILE):
         return [

@@ -1,4 +1,4 @@
-"""Fields of what draws the completions: this process, or servers elsewhere."""
+"""Fields of the engine that samples completions: this process, or servers elsewhere."""
 
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -8,36 +8,39 @@ from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict
 
 LOCAL, COMPLETIONS = "local", "completions"
-_PORTS = {"http": 80, "https": 443}  # where an address has none
+_PORTS = {"http": 80, "https": 443}  # for addresses without a port
 
 
 def by_servers(config: ConfigDict) -> bool:
-    """Whether servers draw the completions."""
+    """Whether servers sample the completions."""
     return config.engine.kind == COMPLETIONS
 
 
 _SERVERS = Read(by_servers, "engine.kind='local' draws in this process")
 FIELDS = (
-    choice("engine.kind", LOCAL, "What draws the completions of training and of its evaluations, see docs/engines.md.",
-           {LOCAL: "this process", COMPLETIONS: "servers with vLLM's form of /v1/completions"}),
+    choice("engine.kind", LOCAL, "What samples the completions of training and of its evaluations, see "
+           "docs/engines.md.",
+           {LOCAL: "this process", COMPLETIONS: "servers with vLLM's API /v1/completions"}),
     value("engine.servers", (),
-          "Addresses of servers of the same base model, such as ('http://gpu1:8000', 'http://gpu2:8000'), which "
-          "share the prompts.", _SERVERS),
+          "Addresses of servers of the same base model, such as ('http://gpu1:8000', 'http://gpu2:8000'); "
+          "the prompts are divided among them.", _SERVERS),
     value("engine.adapter_folder", "",
-          "Folder for the adapters, which every server sees under the same path; empty: adapters/ in the run folder.",
+          "Folder for the adapters, which every server must see under the same path; empty: adapters/ in "
+          "the run folder.",
           _SERVERS),
-    value("engine.key_variable", "", "Environment variable with the servers' key; empty: they want none.", _SERVERS),
+    value("engine.key_variable", "", "Environment variable that holds the servers' key; empty: they need "
+          "no key.", _SERVERS),
     number("engine.timeout_seconds", 600.0, "Time limit of one attempt of a request, seconds.", low=0.001, high=1e6),
     number("engine.retries", 3, "Attempts after the first one, with growing waits.", low=0),
-    number("engine.parallel", 64, "Prompts at a time at each server.", low=1),
+    number("engine.parallel", 64, "Prompts at the same time at each server.", low=1),
     number("engine.max_gap", 0.1,
-           "Greatest mean distance, in nats per token, of a server's log-probabilities from our own of the same "
-           "completions; beyond it the run ends, 0: they are not compared.", low=0),
+           "Largest mean difference, in nats per token, between a server's log-probabilities and our own "
+           "for the same completions; above it the run ends. 0: they are not compared.", low=0),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """What does not go with servers, a sentence each."""
+    """One sentence per field that servers do not allow."""
     if not by_servers(config):
         return []
     bad, c, where = _addresses(config.engine.servers), config, f"engine.kind={COMPLETIONS!r}"
@@ -50,7 +53,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
         sizes = c.mesh.agent, c.mesh.data, c.mesh.model
         bad.append(f"mesh={sizes}: {where} goes with one device here, allowed is 1, 1, 1")
     if not re.fullmatch("[A-Z_][A-Z0-9_]*|", c.engine.key_variable):
-        # It may be the key itself, so it is not shown.
+        # The value may be the key itself, so it is not shown.
         bad.append("engine.key_variable: allowed are nothing, or capital letters, digits and _")
     if c.sampling.dtype:
         bad.append(f"sampling.dtype={c.sampling.dtype!r}: {where} draws nothing here, allowed is ''")
@@ -88,7 +91,7 @@ def _addresses(servers) -> list[str]:
 
 
 def _parts(url) -> SplitResult | None:
-    """The parts of an address of a host that may exist; None if it is none."""
+    """The parts of an address; None if it is no valid one."""
     if type(url) is not str or not url.isprintable() or " " in url:  # `urlsplit` would leave some of them out
         return None
     try:
@@ -100,9 +103,9 @@ def _parts(url) -> SplitResult | None:
 
 
 def _truncations(config: ConfigDict, where: str) -> list[str]:
-    """Settings under which a server's distribution is another than the trainer's.
+    """Settings with which a server's distribution differs from the trainer's.
 
-    Here each rule reads the whole distribution; vLLM applies one to what the other has left.
+    Here each rule reads the whole distribution; vLLM applies each rule to what the previous one has left.
     """
     rules = ("top_k", "top_p", "min_p")
     kept = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}

@@ -4,10 +4,10 @@ from jaxmarl_llm.config.fields import Read, choice, number, value, wrong_encoder
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 NAME = "experience"
-KINDS = ("optimisation", "generation")  # of tasks with versions of a program
+KINDS = ("optimisation", "generation")  # kinds of tasks with versions of a program
 NONE = "none"
 BY_VECTORS = ("cosine", "two_step")
-# Their credit is that of the versions that an instruction led to.
+# Systems whose credit for an instruction is that of the versions it led to.
 _SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas")
 
 
@@ -17,7 +17,7 @@ def of(config: ConfigDict) -> bool:
 
 
 def remembers(config: ConfigDict) -> bool:
-    """Whether what they find out is kept for later problems."""
+    """Whether shortcuts are kept for later problems."""
     return of(config) and config.experience.bank == "run"
 
 
@@ -39,26 +39,27 @@ FIELDS = (
     choice("experience.bank", "run", "Life of a shortcut.",
            {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"},
            read=_OWN),
-    choice("experience.select", "cosine", "Which examples of other problems the two agents read: the instructor by the "
-           "last version, the assistant by the instruction.",
+    choice("experience.select", "cosine", "Which examples of other problems the two agents read. The "
+           "instructor's examples are chosen by the last version, the assistant's by the instruction.",
            {"cosine": "vectors", "bm25": "common words", "two_step": "vectors among the 50 best by common words",
-            "random": "", NONE: "no example is shown; the memory is filled all the same"}, read=_KEPT),
-    number("experience.examples", 1, "Most examples in a prompt.", low=1, read=_SHOWN),
+            "random": "", NONE: "no example is shown, but the memory is still filled"}, read=_KEPT),
+    number("experience.examples", 1, "Examples in a prompt, at most.", low=1, read=_SHOWN),
     value("experience.encoder", "policy",
           "Encoder of programs and instructions: policy (mean of the first model's last hidden states), ngrams (needs "
           "no model), or the dotted name of a function, texts -> vectors.", _ENCODED),
-    number("experience.threshold", 0.0, "A shortcut gains more than this: reward of the later version less that of the "
-           "earlier one.", low=0, read=_KEPT),
-    number("experience.shortcuts", 10, "Most shortcuts of a chain, those with the greatest gain; for each of them the "
-           "instructor is asked for an instruction.", low=1, read=_KEPT),
-    choice("experience.end", "best", "Where the shortest path ends on which shortcuts are.",
+    number("experience.threshold", 0.0, "A shortcut must gain more than this: the reward of its later "
+           "version minus that of its earlier one.", low=0, read=_KEPT),
+    number("experience.shortcuts", 10, "Shortcuts of a chain at most, those with the greatest gain; the "
+           "instructor writes an instruction for each.", low=1, read=_KEPT),
+    choice("experience.end", "best", "Where the shortest path ends, from which shortcuts are taken.",
            {"best": "at the best version of a chain", "last": "at its last version"}, read=_KEPT),
-    number("experience.keep", 200, "Shortcuts that are kept, the newest.", low=1, read=_KEPT),
+    number("experience.keep", 200, "Shortcuts that are kept at most; the newest stay.",
+           low=1, read=_KEPT),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that an instructor and an assistant do not allow."""
+    """One sentence per field that this protocol does not allow."""
     if not of(config):
         return []
     c, agents, where = config.train, tuple(config.team.agents), "train.protocol='experience'"
@@ -78,6 +79,6 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def most_shortcuts(config: ConfigDict) -> int:
-    """Most instructions for shortcuts in a chain: pairs of its versions, the given program included, not neighbours."""
+    """Most shortcut instructions in a chain: pairs of versions, with the given program, not neighbours."""
     turns = config.train.turns
     return min(config.experience.shortcuts, turns * (turns - 1) // 2) if remembers(config) else 0

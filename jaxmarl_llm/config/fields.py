@@ -1,7 +1,7 @@
-"""Declarations of config fields: default, type, choices or range, when a field is read, and its sentence.
+"""Declarations of config fields: default, type, choices or range, when a field is read, and its description.
 
 Each section of a config is a module beside this one. It declares its fields once, as a tuple ``FIELDS``, and
-may have ``problems(config, base)``, one sentence per field that contradicts others. `base` puts them together.
+may have ``problems(config, base)``: a sentence per field that contradicts others. `base` combines them.
 """
 
 import copy
@@ -16,10 +16,10 @@ ENCODERS = ("policy", "ngrams")  # of texts, beside functions of the user's own
 
 
 class Read(NamedTuple):
-    """When a field is read; elsewhere it must have its default, and ``otherwise`` says why.
+    """When a field is read; otherwise it must have its default, and ``otherwise`` says why.
 
-    Amounts such as critic.lr may stand in a config that many systems start from, so they need no rule. What
-    says what is done (a mode, a source) does: whoever sets it expects something that would not happen.
+    Amounts such as critic.lr may be set in a config that many systems share, so they need no rule. Fields
+    that choose what is done (a mode, a source) need one: a user who sets them expects an effect.
     """
 
     when: Callable[[ConfigDict], bool]
@@ -32,12 +32,12 @@ class Field:
 
     Attributes:
       path: dotted name.
-      default: of its type; an int may stand for a float, a list for a tuple.
-      about: what it is, for the documentation.
-      choices: allowed values, with what each does where the name does not say it; empty: any.
-      dotted: the dotted name of a function of the user's own is allowed too.
+      default: it decides the type; an int may be given for a float, a list for a tuple.
+      about: its description, for the documentation.
+      choices: allowed values, each with its meaning, '' if the name is clear; empty: any value.
+      dotted: whether the dotted name of a user's function is allowed too.
       low, high: allowed range of a number; None: no limit.
-      read: when it is read; None: always, or an amount.
+      read: when it is read; None: always, or it is an amount.
     """
 
     path: str
@@ -68,13 +68,13 @@ def choice(
     dotted: bool = False,
     read: Read | None = None,
 ) -> Field:
-    """Declare a text that is one of some."""
+    """Declare a text that is one of several choices."""
     meanings = dict(choices) if isinstance(choices, Mapping) else dict.fromkeys(choices, "")
     return Field(path, default, about, meanings, dotted, read=read)
 
 
 def build(fields: Iterable[Field]) -> ConfigDict:
-    """A config with the defaults of some fields."""
+    """A config with the defaults of the given fields."""
     config = ConfigDict()
     for each in fields:
         *sections, last = each.path.split(".")
@@ -88,7 +88,7 @@ def build(fields: Iterable[Field]) -> ConfigDict:
 
 
 def wrong_types(config: Mapping, base: Mapping, prefix: str = "") -> list[str]:
-    """Sentences about fields of ``base`` that the config lacks or holds as another type."""
+    """Sentences about fields of ``base`` that are missing in the config or have another type there."""
     bad = []
     for name, default in base.items():
         path, kind = f"{prefix}{name}", type(default)
@@ -103,9 +103,9 @@ def wrong_types(config: Mapping, base: Mapping, prefix: str = "") -> list[str]:
 
 
 def outside(given: Field, config: ConfigDict, low: float | None = None) -> list[str]:
-    """A sentence about a value that is none of the field's choices or not in its range.
+    """A sentence about a value that is not among the field's choices or not in its range.
 
-    ``low``: smallest value in place of the field's.
+    ``low``: replaces the field's smallest value.
     """
     held = field(config, given.path)
     if given.choices and held not in given.choices and not (given.dotted and is_dotted(held)):
@@ -135,7 +135,7 @@ def end_of(high: float | None) -> str:
 
 
 def unread(given: Field, config: ConfigDict) -> list[str]:
-    """A sentence about a field that is set and that nothing reads."""
+    """A sentence about a field that is set but not read."""
     held = as_tuple(field(config, given.path))
     if given.read is None or held == given.default or given.read.when(config):
         return []
@@ -143,7 +143,7 @@ def unread(given: Field, config: ConfigDict) -> list[str]:
 
 
 def as_tuple(held):
-    """A list, which a saved config has for a tuple, as a tuple; other values as they are."""
+    """A list (a tuple in a saved config) as a tuple; other values unchanged."""
     return tuple(held) if isinstance(held, list) else held
 
 

@@ -1,4 +1,4 @@
-"""The config files of this project: in a checkout beside the package, in an installed wheel inside it."""
+"""The config files of this project: beside the package in a checkout, inside it in an installed wheel."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ FOLDER = next(
 
 
 def experiment(name: str) -> types.ModuleType:
-    """The module of a config file, such as "coding"; one that is imported already is not loaded again."""
+    """The module of a config file, such as "coding"; it is loaded only once."""
     path, module_name = FOLDER / f"{name}.py", f"configs.{name}"
     module = sys.modules.get(module_name)
     if module is not None and pathlib.Path(module.__file__).resolve() == path:
@@ -25,7 +25,7 @@ def experiment(name: str) -> types.ModuleType:
 
 
 def find(path: str) -> str:
-    """A config file as given, or, where ``configs/<name>.py`` is not there, the project's own of that name."""
+    """The path, or the project's own config file if the path is ``configs/<name>.py`` and does not exist."""
     own = FOLDER / pathlib.Path(path).name
     given = pathlib.Path(path)
     return str(own) if not given.exists() and given.parent.name == "configs" and own.is_file() else path

@@ -1,16 +1,16 @@
-"""Fields of train.protocol=gated: which actions are refused, and where the values come from that decide it."""
+"""Fields of train.protocol=gated: which actions are refused, and which values decide it."""
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number
 from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 NAME, PLANNER = "gated", "scripted:planner"
-# Their credit is that of the answers that count; others read what every agent thinks before an answer.
+# Systems whose credit is that of the answers that count; others also read what agents think before an answer.
 _SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas")
 
 
 def of(config: ConfigDict) -> bool:
-    """Whether actions have to pass a gate."""
+    """Whether actions must pass a gate."""
     return config.train.protocol == NAME
 
 
@@ -33,28 +33,35 @@ FIELDS = (
     number("gate.eps", 0.0,
            "An action is refused unless its advantage over waiting is greater than this, in units of the return.",
            low=0, read=_GATED),
-    number("gate.retries", 10, "How often an action that is refused is asked again; after that the best one counts.",
+    number("gate.retries", 10, "How often an agent is asked again after a refused action; then the best "
+           "refused action counts.",
            low=1, read=_GATED),
     choice("gate.mode", "sequential", "How agents plan a step.",
-           {"sequential": "one after the other, each reads what those before it chose", "joint": "all at once"},
+           {"sequential": "one after the other, each reads the actions chosen before",
+            "joint": "all at once"},
            read=_GATED),
-    choice("gate.q", "exact", "Where values of actions come from: those of a planner that takes the right action with "
-           "the chance gate.planner, and waits in between.",
-           {"exact": "iteration over all states of the world", "learned": "a network fitted to its returns",
-            "permuted": "exact ones of another state and action in place of each question's, a control"}, read=_GATED),
-    number("gate.discount", 0.95, "gamma of the values, above 0: what a later step earns counts this much one step "
-           "earlier. It also says which action is right for scripted:planner.", low=0, high=0.999, read=_PLANNER),
-    number("gate.planner", 0.0, "Chance with which the planner, and each agent that is scripted:planner, takes the "
-           "right action; else any legal one.", low=0, high=1, read=_PLANNER),
-    number("gate.waits", 0.25, "Share of the planner's actions in whose place it waits.", low=0, high=0.9, read=_GATED),
-    number("gate.episodes", 3000, "Episodes of the planner that the values are learned from.", low=1, read=_LEARNED),
-    choice("gate.encoder", "ngrams", "What reads views and actions for the network; or the dotted name of a function "
-           "of your own, texts -> vectors.",
+    choice("gate.q", "exact", "Where the values of actions come from: those of a planner that takes the "
+           "right action with probability gate.planner, and sometimes waits (gate.waits).",
+           {"exact": "iteration over all states of the world", "learned": "a network fitted to the "
+            "planner's returns",
+            "permuted": "a control: exact values of another state and action"}, read=_GATED),
+    number("gate.discount", 0.95, "gamma of the values, above 0: what later steps earn is multiplied by "
+           "it, once per step. It also says which action is right for scripted:planner.",
+           low=0, high=0.999, read=_PLANNER),
+    number("gate.planner", 0.0, "Probability that the planner, and each agent that is scripted:planner, "
+           "takes the right action; else it takes any legal one.",
+           low=0, high=1, read=_PLANNER),
+    number("gate.waits", 0.25, "Probability that the planner waits instead of taking its chosen action.",
+           low=0, high=0.9, read=_GATED),
+    number("gate.episodes", 3000, "Episodes of the planner from which the values are learned.",
+           low=1, read=_LEARNED),
+    choice("gate.encoder", "ngrams", "Encoder of views and actions for the network; or the dotted name of "
+           "a function of your own, texts -> vectors.",
            {"ngrams": "counts of words and pairs of words", "policy": "the first local model, adapters off"},
            dotted=True, read=_LEARNED),
     number("gate.hidden", 256, "Width of the network's two layers.", low=1),
-    number("gate.lr", 1e-3, "Learning rate of its AdamW, which falls to 0.", low=0),
-    number("gate.updates", 3000, "Its updates, on 256 actions each.", low=1),
+    number("gate.lr", 1e-3, "Learning rate of the network's AdamW; it falls to 0.", low=0),
+    number("gate.updates", 3000, "Updates of the network, on 256 actions each.", low=1),
 )  # fmt: skip
 
 
@@ -64,7 +71,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _planners(config: ConfigDict) -> list[str]:
-    """A script that cannot see the state, or values that say nothing."""
+    """A script that cannot see the state, or a discount of 0."""
     bad, own = list[str](), config.gate
     if not (of(config) or plans(config)):
         return bad

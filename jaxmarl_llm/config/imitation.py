@@ -27,10 +27,10 @@ def draws_nothing(config: ConfigDict) -> bool:
 
 FIELDS = (
     value("sft.source", "reference",
-          "Demonstrations: reference (the task's own reference answers, of the training split), the path of a "
-          '.jsonl file of {"task_id" or "messages", "agent", "text", "weight"}, or the dotted name of a function '
-          "of your own, item -> {agent: text, or a list of texts}, or a list of chains [{agent: text}, ..], or of "
-          "rows as in such a file.",
+          "Demonstrations: reference (the task's reference answers of the training split), the path of a "
+          '.jsonl file of {"task_id" or "messages", "agent", "text", "weight"}, or the dotted name of a '
+          "function of your own. The function maps an item to {agent: text, or a list of texts}, to a list "
+          "of chains [{agent: text}, ..], or to a list of rows as in such a file.",
           Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
     choice("sft.prompts", "given",
            "Prompts under which demonstrations are imitated.",
@@ -39,14 +39,16 @@ FIELDS = (
                        "(DAgger)"},
            read=Read(used, "only train.system='sft' and warm_up.steps above 0 read demonstrations")),
     number("sft.batch", 16,
-           "Demonstrations of each agent in an iteration; of a warm-up with sft.prompts='rollout' problems.", low=1),
-    # A stage before the training, in which all agents imitate the demonstrations of the section sft.
+           "Demonstrations of each agent in an iteration; in a warm-up with sft.prompts='rollout' the "
+           "number of problems.", low=1),
+    # The warm-up is a stage before the training: all agents imitate the demonstrations of the section sft.
     number("warm_up.steps", 0, "Iterations of the warm-up; 0: none.", low=0),
-    number("warm_up.lr", 5e-4, "Its learning rate of AdamW; the rest of the optimizer is that of train.", low=0),
-    value("warm_up.protocol", "", "Its protocol, as train.protocol; empty: that of the training."),
+    number("warm_up.lr", 5e-4, "Learning rate of AdamW in the warm-up; the rest of the optimizer is that "
+           "of train.", low=0),
+    value("warm_up.protocol", "", "Protocol of the warm-up, as train.protocol; empty: that of the training."),
     value("warm_up.folder", "",
-          "Its run folder; runs that name the same one share it, {seed} is the seed; empty: warm_up in the run "
-          "folder."),
+          "Run folder of the warm-up, shared by runs that name the same one; {seed} is the seed; empty: "
+          "warm_up in the run folder."),
 )  # fmt: skip
 
 
@@ -80,7 +82,7 @@ def _demonstrations(config: ConfigDict) -> list[str]:
 
 
 def _rollouts(config: ConfigDict) -> list[str]:
-    """What does not go with the prompts of a rollout."""
+    """Fields that the prompts of a rollout do not allow."""
     bad, what = [], f"sft.prompts={config.sft.prompts!r}"
     if config.sft.source.endswith(FILE):
         bad.append(f"{what}: sft.source={config.sft.source!r} has prompts of its own, allowed is 'given'")
@@ -90,7 +92,7 @@ def _rollouts(config: ConfigDict) -> list[str]:
 
 
 def _warm_up(config: ConfigDict) -> list[str]:
-    """What does not go with a warm-up, or says nothing without."""
+    """Fields that a warm-up does not allow, or that have no effect without one."""
     c = config.warm_up
     if not c.steps:
         unread = [name for name in ("protocol", "folder") if c[name]]

@@ -1,4 +1,4 @@
-"""Fields of the loss of completions, and of what corrects for data of another policy."""
+"""Fields of the loss of completions, and of the corrections for off-policy data."""
 
 from jaxmarl_llm.config import engine, systems
 from jaxmarl_llm.config.fields import Read, choice, number, value
@@ -10,14 +10,15 @@ OF_BUILT_IN_LOSS = (
     "clip", "clip_high", "dual_clip", "ratio_level", "aggregation", "importance_cap", "kl_coef", "kl_kind",
     "entropy_coef", "comlrl_compat",
 )  # fmt: skip
-CAP = 2.0  # of the weights that are on by default, see `corrects`
+CAP = 2.0  # of the weights that are used by default, see `corrects`
 FIELDS = (
     value("train.loss", "",
           "Dotted name of a loss of your own, see docs/losses.md; empty: the loss that these fields describe."),
     number("train.clip", 0.0, "PPO's epsilon; 0: no importance ratio.", low=0),
-    number("train.clip_high", 0.0, "Epsilon above 1, at least clip (DAPO's clip-higher); 0: train.clip.", low=0),
+    number("train.clip_high", 0.0, "Epsilon for ratios above 1, at least train.clip (DAPO's clip-higher); "
+           "0: train.clip.", low=0),
     number("train.dual_clip", 0.0,
-           "Greatest ratio that still learns from a negative advantage, such as 3; 0: any.", low=0),
+           "Largest ratio that still learns from a negative advantage, such as 3; 0: no limit.", low=0),
     choice("train.ratio_level", "token", "Unit of the importance ratio.",
            {"token": "", "sequence_normalised": "geometric mean over tokens (GSPO)", "sequence": "product"},
            read=Read(lambda c: c.train.clip > 0, "train.clip is 0, so there is no ratio")),
@@ -27,18 +28,19 @@ FIELDS = (
             "constant": "sum over tokens / (completions * sampling.max_new_tokens) (Dr. GRPO)"}),
     value("train.drop_truncated", False, "Learn nothing from completions that were cut off (DAPO)."),
     number("train.importance_cap", 0.0,
-           "Weigh tokens by policy / sampler, at most this; 0: no weights.", low=0),
+           "Weight tokens by the ratio policy / sampler, at most this; 0: no weights.", low=0),
     number("train.importance_bound", 0.01,
-           "With another policy.dtype than float32, and neither clip nor importance_cap: tokens whose ratio policy / "
-           f"sampler is further from 1 than this are weighed by it, at most {CAP:g}; 0: none are.", low=0,
+           "If policy.dtype is not float32, and clip and importance_cap are 0: tokens whose ratio "
+           f"policy / sampler differs from 1 by more than this are weighted by it, at most {CAP:g}; 0: none are.",
+           low=0,
            read=Read(lambda c: _rounds_apart(c), "nothing is weighed by it: policy.dtype is float32, or another field "
                      "corrects, or there is no sampler")),
     value("train.overlap", False,
-          "Draw and judge the next completions while this iteration's update is made. They are off-policy by that "
-          "update, so it needs clip or importance_cap."),
+          "Draw and judge the next completions during this iteration's update. They are then off-policy by "
+          "one update, so clip or importance_cap is needed."),
     number("train.kl_coef", 0.0,
-           "Weight of a KL term to the reference policy, what the run began with; 0: off.", low=0),
-    choice("train.kl_kind", "k3", "Estimator of the KL term; not k1, whose gradient is 0 on average.",
+           "Weight of a KL term to the reference policy, that of the run's start; 0: off.", low=0),
+    choice("train.kl_kind", "k3", "Estimator of the KL term; not k1, as its gradient is 0 on average.",
            ("k2", "k3"),
            read=Read(lambda c: c.train.kl_coef > 0, "train.kl_coef is 0, so there is no KL term")),
     number("train.entropy_coef", 0.0, "Weight of an entropy bonus per token, against collapse; 0: off.", low=0),
@@ -47,13 +49,13 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that others make wrong or meaningless."""
+    """One sentence per field that is wrong or meaningless beside others."""
     c = config.train
     return _clips(c) + _own_loss(c, base.train) + _compat(config, base.train) + _corrections(config)
 
 
 def _clips(c: ConfigDict) -> list[str]:
-    """Options of the loss that others make meaningless."""
+    """Options of the loss that have no meaning beside others."""
     bad = []
     if c.clip and 0 < c.clip_high < c.clip:
         bad.append(f"train.clip_high={c.clip_high}: allowed is 0, or any number from train.clip={c.clip}")
@@ -66,7 +68,7 @@ def _clips(c: ConfigDict) -> list[str]:
 
 
 def _own_loss(c: ConfigDict, base: ConfigDict) -> list[str]:
-    """Options of the loss that a loss of the user's does not read."""
+    """Options of the built-in loss, if a user's loss replaces it."""
     return [
         f"train.{name}={c[name]!r}: train.loss={c.loss!r} takes its place, allowed is {base[name]!r}"
         for name in OF_BUILT_IN_LOSS
@@ -97,14 +99,14 @@ def _compat(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _corrections(config: ConfigDict) -> list[str]:
-    """Completions of another policy than the one that learns, and what corrects for it."""
+    """Off-policy completions without a correction, and corrections that exclude each other."""
     c, bad = config.train, []
     if c.importance_cap and (c.clip or c.comlrl_compat):
         bad.append(
             f"train.importance_cap={c.importance_cap}: train.clip and train.comlrl_compat have "
             "ratios of their own or none, allowed is 0"
         )
-    # Demonstrations are drawn by no policy.
+    # Demonstrations are not sampled from a policy.
     corrected = c.importance_cap or c.clip or c.loss or c.system == systems.SFT
     if c.overlap and not corrected:
         bad.append(
@@ -135,18 +137,18 @@ def _corrections(config: ConfigDict) -> list[str]:
 
 
 def off_policy(config: ConfigDict) -> bool:
-    """Whether completions are drawn by another policy than the one that is trained on them, or on some."""
+    """Whether all or some completions come from another policy than the one that is trained on them."""
     another = _mismatch(config) or engine.by_servers(config)
     return config.train.overlap or config.train.minibatches * config.train.epochs > 1 or another
 
 
 def corrects(config: ConfigDict) -> bool:
-    """Whether tokens are weighed because rounding makes the policy another one than the sampler, without more."""
+    """Whether tokens are weighted by default, because the policy differs from the sampler by rounding."""
     return bool(_rounds_apart(config) and config.train.importance_bound)
 
 
 def _rounds_apart(config: ConfigDict) -> bool:
-    """Whether rounding makes the policy another one than the sampler, for which nothing else corrects."""
+    """Whether the policy differs from the sampler by rounding, and no other field corrects for it."""
     c = config.train
     other = c.importance_cap or c.clip or c.loss or c.comlrl_compat
     drawn = c.system not in (*systems.DIRECT, systems.SFT)
@@ -154,6 +156,6 @@ def _rounds_apart(config: ConfigDict) -> bool:
 
 
 def _mismatch(config: ConfigDict) -> bool:
-    """Whether completions are drawn by a policy of another dtype than the one that is trained."""
+    """Whether the sampler has another dtype than the policy that is trained."""
     dtype = config.sampling.dtype
     return dtype in DTYPES and dtype != config.policy.dtype

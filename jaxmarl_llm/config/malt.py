@@ -6,16 +6,18 @@ from jaxmarl_llm.config.options import ConfigDict
 
 NAME = "malt"
 FIELDS = (
-    number("malt.threshold", 0.5, "An answer that is worth more is imitated, and preferred to siblings worth less.",
+    number("malt.threshold", 0.5, "An answer with a greater value is imitated, and preferred to siblings "
+           "with no greater one.",
            low=0),
     number("malt.sft_steps", 20,
-           "Iterations in which agents imitate, after the preference.collect ones that draw trees; then they prefer.",
+           "Iterations of imitation, after the preference.collect ones that draw trees; then agents learn "
+           "from preferences.",
            low=0),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field without which there are no values, or no stage that prefers."""
+    """One sentence per field that leaves no values, or no stage of preference learning."""
     if config.train.system != NAME:
         return []
     bad, c = [], config.train

@@ -1,4 +1,4 @@
-"""Fields of train.system=maporl: what an answer earns by what it leads to, and bonuses for changes of answers."""
+"""Fields of train.system=maporl: returns from later turns, and bonuses for changes of answers."""
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
@@ -12,32 +12,38 @@ _VALUES = Read(
     "only maporl.value_model=True reads it",
 )
 FIELDS = (
-    number("maporl.discount", 0.3, "What a later turn is worth counts this much one turn earlier.", low=0, high=1),
+    number("maporl.discount", 0.3, "Discount: what later turns earn is multiplied by this, once per turn.",
+           low=0, high=1),
     choice("maporl.horizon", "discounted", "Turns that count for the return of an answer.",
            {"discounted": "its own and all later ones", "current": "its own", "last": "the last one"}, read=_MAPORL),
-    choice("maporl.share", "all", "Whose answers count in those turns, beside the answer itself.",
+    choice("maporl.share", "all", "Whose answers count in these turns, in addition to the answer itself.",
            {"all": "the mean of all agents", "individual": "the agent's own"}, read=_MAPORL),
     number("maporl.with_majority", 0.0,
-           "Bonus where an answer becomes right as the majority of the others was, minus where it becomes wrong so.",
+           "Bonus if an answer becomes right as the majority of the others was; negative if it becomes "
+           "wrong as they were.",
            low=0),
-    number("maporl.on_own", 0.0, "The same for changes that do not follow the others.", low=0),
+    number("maporl.on_own", 0.0, "The same for changes that do not follow a majority.",
+           low=0),
     number("maporl.persuade", 0.0,
-           "Bonus, by the share of the others, where they become right after a right answer, minus where they become "
-           "wrong after a wrong one.", low=0),
+           "Bonus times the share of the others that become right after a right answer, minus those that "
+           "become wrong after a wrong one.", low=0),
     number("maporl.provoke", 0.0,
-           "The same where they become right after a wrong answer, and wrong after a right one.", low=0),
+           "The same for others that become right after a wrong answer, and wrong after a right one.",
+           low=0),
     value("maporl.verifier", False,
-          "What an answer earns by itself is the estimate of a verifier, fitted to right and wrong answers of the "
-          "first preference.collect iterations, in which nobody learns (preference.pairs, batch, model_updates, "
-          "model_lr, pairs_per_microbatch); else whether it is right.", _MAPORL),
+          "An answer's own reward is the estimate of a verifier; False: whether it is right. The verifier "
+          "is fitted to right and wrong answers of the first preference.collect iterations, in which no "
+          "agent learns (preference.pairs, batch, model_updates, model_lr, pairs_per_microbatch).",
+          _MAPORL),
     value("maporl.value_model", False,
-          "An advantage for every token by a value model of each agent (section critic), as in the paper; else one for "
-          "each answer, its return less the mean of its group.", _MAPORL),
+          "One advantage per token, from a value model of each agent (section critic), as in the paper; "
+          "False: one per answer, its return minus the mean of its group.", _MAPORL),
     number("maporl.gae_lambda", 0.95, "With maporl.value_model: lambda of generalised advantage estimation.", low=0,
            high=1, read=_VALUES),
     number("maporl.kl_reward", 0.0,
-           "With maporl.value_model: a token's reward falls by this times its log-probability less that of the policy "
-           "that the agent began as; the paper has 0.002.", low=0, read=_VALUES),
+           "With maporl.value_model: a token's reward falls by this times (its log-probability - that of "
+           "the agent's first policy); the paper has 0.002.",
+           low=0, read=_VALUES),
 )  # fmt: skip
 
 
@@ -47,17 +53,17 @@ def has_values(config: ConfigDict) -> bool:
 
 
 def has_verifier(config: ConfigDict) -> bool:
-    """Whether answers earn a verifier's estimates."""
+    """Whether the rewards of answers are a verifier's estimates."""
     return config.train.system == NAME and config.maporl.verifier
 
 
 def needs_reference(config: ConfigDict) -> bool:
-    """Whether rewards compare with the policies that the agents began as."""
+    """Whether rewards need the policies with which the agents began."""
     return has_values(config) and config.maporl.kl_reward > 0
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field without which there is no influence."""
+    """One sentence per field with which an answer has no influence on later ones."""
     c, own = config.train, config.maporl
     if c.system != NAME:
         return []
@@ -87,7 +93,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _verifier(config: ConfigDict) -> list[str]:
-    """Settings with which a verifier cannot be fitted, or reads what it has seen."""
+    """Settings with which a verifier cannot be fitted, or is fitted to held-out questions."""
     if not config.maporl.verifier:
         return []
     c, bad, where = config.train, [], "maporl.verifier=True"
@@ -114,7 +120,7 @@ def _verifier(config: ConfigDict) -> list[str]:
 
 
 def _values(config: ConfigDict) -> list[str]:
-    """Settings of the loss that know no advantages of tokens, and of the credit that value models replace."""
+    """Settings of the loss without token advantages, and settings of the credit that value models replace."""
     if not config.maporl.value_model:
         return []
     c = config.train
@@ -134,7 +140,7 @@ def _values(config: ConfigDict) -> list[str]:
 
 
 def _without_local(config: ConfigDict) -> str:
-    """What judges the joint answer alone, for a sentence."""
+    """The field with which only joint answers are judged, for a sentence."""
     if config.task.reward:
         return f"task.reward={config.task.reward!r}"
     return (

@@ -1,4 +1,4 @@
-"""What train.system=mlpo needs: a leader that learns, and at least one peer, none of which does."""
+"""What train.system=mlpo needs: a leader that learns, and at least one peer; peers do not learn."""
 
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config.fields import Read, number
@@ -9,8 +9,8 @@ FIELDS = (
     number(
         "mlpo.peer_answers",
         0,
-        "K: each peer answers a problem K times in training; from then on these answers take turns. 0: it always "
-        "answers anew.",
+        "K: each peer answers a problem K times in training; after that these answers are reused in turn. "
+        "0: peers always answer anew.",
         low=0,
         read=Read(lambda c: c.train.system == NAME, "only train.system='mlpo' has peers"),
     ),
@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per agent that cannot be leader or peer, and about turns that nobody would learn from."""
+    """One sentence per agent that cannot be leader or peer, and per field that mlpo does not allow."""
     c, agents = config.train, tuple(config.team.agents)
     if c.system != NAME:
         return []
@@ -46,7 +46,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _leader(config: ConfigDict, leader: str) -> list[str]:
-    """A leader that cannot learn; of frozen teams `systems.problems` speaks for learners of other kinds only."""
+    """A leader that cannot learn; `systems.problems` refuses frozen teams for other kinds of systems only."""
     if leader in remote.agents(config):
         return [
             f"the model {remote.agents(config)[leader]!r} of agent {leader!r}: train.system='mlpo' trains the last "

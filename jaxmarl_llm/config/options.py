@@ -20,12 +20,12 @@ def field(config: Mapping, path: str):
 
 
 def is_taken(name: str) -> bool:
-    """Whether a section cannot have a field of this name, as `ConfigDict` calls an attribute so."""
+    """Whether no section can have a field of this name, because `ConfigDict` has such an attribute."""
     return hasattr(ConfigDict(), name)
 
 
 def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
-    """Dotted names of all fields that are no sections; an empty section is a field that holds a dict."""
+    """Dotted names of all fields; an empty section counts as a field that holds a dict."""
     for name, value in config.items():
         if isinstance(value, ConfigDict) and len(value):
             yield from leaves(value, f"{prefix}{name}.")
@@ -34,12 +34,12 @@ def leaves(config: Mapping, prefix: str = "") -> Iterator[str]:
 
 
 def no_such_field(path: str, known: Iterable[str], about: Mapping[str, str] | None = None) -> str:
-    """A sentence about a dotted name that no field has, with those that may be meant.
+    """A sentence about a dotted name that no field has, with the fields that may be meant.
 
-    Fields with the same last name come first, then those that other libraries call so (`synonyms`), those that
-    are spelled like the whole or its last name, and those whose sentence has its words.
+    Fields with the same last name come first, then fields with this name in other libraries (`synonyms`),
+    fields with a similar spelling of the whole or last name, and fields whose description has its words.
 
-    known: dotted names of all fields. about: what each is, a sentence.
+    known: dotted names of all fields. about: the description of each.
     """
     known, last = list(known), path.rpartition(".")[2]
     lasts: dict[str, list[str]] = {}
@@ -89,5 +89,5 @@ def parse_arg(arg: str | None, **defaults):
 
 
 def is_dotted(name: str) -> bool:
-    """Whether a text is 'module.function' or 'module:function': the name of a function of the user's own."""
+    """Whether a text is 'module.function' or 'module:function': the name of a user's function."""
     return any(mark in name for mark in ".:")

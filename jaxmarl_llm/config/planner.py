@@ -4,7 +4,7 @@ from jaxmarl_llm.config import systems, tools
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME = "planner"
-# Their credit is that of a whole conversation.
+# Systems whose credit is that of a whole conversation.
 _SYSTEMS = ("magrpo", "mareinforce", "marloo", "maremax", "dr_mas", systems.SFT)
 _DECIDES = (
     "train.turns",
@@ -22,7 +22,7 @@ def of(config: ConfigDict) -> bool:
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field without which there is nothing to plan, or that would not be read."""
+    """One sentence per field that this protocol does not allow, or that would not be read."""
     c, bad, where = config.train, [], "train.protocol='planner'"
     if not of(config):
         return []

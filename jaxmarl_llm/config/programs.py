@@ -12,7 +12,7 @@ KINDS = ("optimisation", "generation")
 JUDGED_ALONE = (*KINDS, "lock")
 # Protocols of such tasks: rounds in which every agent writes a program.
 METHODS = ("lessonl", "repeated", "reflexion", "mapcoder", "mixture", qstar.NAME, experience.NAME)
-# What rounds of programs leave no choice about.
+# Fields that rounds of programs allow one value of: (value, why).
 NEEDED = {
     "train.joint_mode": ("aligned", "a round is a joint answer of all agents"),
     "train.hand_on": ("all", "chains of rounds do not branch"),
@@ -34,7 +34,7 @@ def writers(config: ConfigDict) -> tuple[str, ...]:
 
 
 def searches(config) -> bool:
-    """Whether `experiments.evaluate` searches for programs, or answers, instead of taking one of each agent."""
+    """Whether `experiments.evaluate` searches for programs or answers, instead of sampling one per agent."""
     methods = qstar.OF_QUESTIONS if config.task.kind == "reasoning" else METHODS
     return config.task.kind in (*KINDS, "reasoning") and config.train.protocol in methods
 
@@ -50,63 +50,73 @@ _SEARCH = Read(
     "train.protocol='qstar' and 'repeated'",
 )
 FIELDS = (
-    # Of task.kind=optimisation: a program is timed in pairs with the given one, see docs/executor.md.
-    number("timing.min_pairs", 7, "Least pairs of calls, odd; 7 is the least with a 95 % interval.",
+    # For task.kind=optimisation: a program and the given one are timed in pairs, see docs/executor.md.
+    number("timing.min_pairs", 7, "Pairs of calls at least, odd; 7 is the smallest number with a 95 % "
+           "interval.",
            low=7, high=999, read=_TIMED),
     number("timing.max_pairs", 21, "Most pairs of calls, odd.", low=7, high=999, read=_TIMED),
-    number("timing.width", 0.1, "Pairs are enough when the interval is at most this share of the median wide.",
+    number("timing.width", 0.1, "No more pairs follow once the width of the interval is at most this share "
+           "of the median.",
            low=1e-6, read=_TIMED),
     number("timing.cap", 10.0, "Greatest speed-up that counts.", low=1.001, read=_TIMED),
     number("timing.seconds", 20.0, "CPU seconds of a measurement after which no more pairs are begun.",
            low=0.001, read=_TIMED),
-    number("timing.min_seconds", 0.01, "CPU seconds that a given program must take, or the problem is refused.",
+    number("timing.min_seconds", 0.01, "CPU seconds that a given program must take; otherwise the problem "
+           "is refused.",
            low=1e-6, read=_TIMED),
     value("timing.remember", True,
-          "Use an earlier measurement of an equal program; measurements at the end use those at the end.",
+          "Reuse an earlier measurement of an equal program; final measurements reuse only other final "
+          "ones.",
           _TIMED),
-    # Of train.protocol=lessonl. Rounds are train.turns, chains of rounds of a problem train.group.
-    number("lessons.shown", 4, "k: most lessons in a prompt.", low=1, read=_LESSONS),
+    # For train.protocol=lessonl: a problem has train.group chains of train.turns rounds.
+    number("lessons.shown", 4, "k: lessons in a prompt, at most.", low=1, read=_LESSONS),
     choice("lessons.select", "full", "Lessons that a prompt shows.",
            {"full": "half by benefit, half by relevance", "speed_only": "", "relevance_only": "", "random": "",
-            "none": "", "dealt": "in training: the chains of a problem see different ones, all equally often"},
+            "none": "", "dealt": "in training: the chains of a problem see different lessons, all equally "
+            "often"},
            read=_LESSONS),
     number("lessons.control", 0,
-           "With dealt: chains of a problem that see no lesson; with bank=run in later rounds only, as in the "
-           "first one all chains see the same.", low=0, read=_LESSONS),
+           "With select=dealt: chains of a problem that see no lesson; with bank=run not in the first "
+           "round, in which all chains see the same.", low=0, read=_LESSONS),
     choice("lessons.factor", "released", "What changes the factor of a lesson.",
            {"released": "the last round that showed it", "cumulative": "all rounds that showed it",
             "off": "nothing"}, read=_LESSONS),
     number("lessons.step", 0.1, "A vote multiplies the factor by 1 + step or 1 - step.", low=0, high=0.999,
            read=_LESSONS),
     number("lessons.gate", 1.1,
-           "Least product of speed-up and factor with which a lesson is shown for its benefit; 0: any. Of "
-           "speed-ups only: numbers of tests have no gate.", low=0, read=_LESSONS),
+           "Smallest product of speed-up and factor with which a lesson is shown for its benefit; 0: no "
+           "limit. Only for speed-ups, not for numbers of tests.", low=0, read=_LESSONS),
     value("lessons.encoder", "policy",
           "Encoder of lessons and sources, for relevance: policy (mean of the first model's last hidden states), "
           "ngrams (needs no model), or the dotted name of a function, texts -> vectors.", _LESSONS),
     choice("lessons.bank", "problem", "Life of a lesson.",
            {"problem": "a bank for each problem", "run": "lessons of earlier problems are kept"},
            read=_LESSONS),
-    number("lessons.keep", 200, "With bank=run: lessons that are kept, the newest.", low=1, read=_LESSONS),
+    number("lessons.keep", 200, "With bank=run: lessons that are kept at most; the newest stay.",
+           low=1, read=_LESSONS),
     # Of experiments.evaluate and experiments.ablate with these tasks.
-    number("search.problems", 8, "Problems at a time: a stop loses at most a round of these.", low=1,
+    number("search.problems", 8, "Problems searched at the same time; a stopped run loses at most one "
+           "round of them.", low=1,
            read=_SEARCH),
     value("search.stop_when_solved", False, "No more rounds for a problem once all its tests pass.",
           Read(lambda c: searches(c) and c.task.kind == "generation",
                "only rounds of task.kind='generation' know when a problem is solved")),
-    number("search.plans", 2, "mapcoder: plans, which share the train.turns programs equally.", low=1,
+    number("search.plans", 2, "mapcoder: plans; the train.turns programs are divided equally among them.",
+           low=1,
            read=Read(lambda c: c.train.protocol == "mapcoder", "only train.protocol='mapcoder' has plans")),
     value("search.by_budget", False,
-          "Measure again also what was the best program, or the answer of the vote, at some time of the search: for "
-          "the tables of what is solved within a number of programs, tokens and expansions.", _SEARCH),
+          "Also measure again every program that was the best one, or answer that won the vote, at some "
+          "time of the search. The tables of what is solved within a number of programs, tokens and "
+          "expansions need it.", _SEARCH),
     value("search.prices", (),
-          "Prices for the ledger: (name, price of a million prompt tokens, of a million completion tokens) of "
-          "every model of the team, named as in team.models, such as (('expert:gpt-4o', 2.5, 10.0),).", _SEARCH),
+          "Prices for the ledger, one row for every model of the team, named as in team.models: (name, "
+          "price of a million prompt tokens, of a million completion tokens), such as (('expert:gpt-4o', "
+          "2.5, 10.0),).", _SEARCH),
 )  # fmt: skip
 
 
 def check_training(config, name: str = "the config") -> None:
-    """ValueError, which calls the config ``name``, for what a search can do and a training cannot."""
+    """ValueError, with ``name`` for the config, for settings that only a search allows."""
     if config.team.mode == "frozen":
         raise UserError(
             f"{name} cannot be trained: team.mode='frozen': no agent learns; allowed are adapters and full"

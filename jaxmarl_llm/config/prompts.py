@@ -1,5 +1,5 @@
-"""Fields of ``model_options``: how the team's models are kept, and how prompts are written for them and for an
-expert of kind local.
+"""Fields of ``model_options``: how the team's models are stored, and how prompts are written for
+them and for an expert with expert.kind=local.
 """
 
 import datetime
@@ -13,30 +13,33 @@ from jaxmarl_llm.config.options import ConfigDict
 TAKEN = ("messages", "add_generation_prompt", "tools", "documents", "strftime_now")
 FIELDS = (
     choice("model_options.dtype", "",
-           "Dtype of a model's parameters that do not learn, and of those that learn before they are brought to "
-           "train.param_dtype; empty: as stored. Narrower ones than policy.dtype are widened to it as they are read.",
+           "Dtype of parameters that do not learn, and of learning ones before they are converted to "
+           "train.param_dtype; empty: as stored. Dtypes narrower than policy.dtype are widened to it as "
+           "they are read.",
            ("", *DTYPES)),
     choice("model_options.quantize", "",
-           "How the linear maps of a base under adapters are kept, in blocks of 64 with a scale each: int8 takes 8.5 "
-           "bits a weight, nf4 4.5, see docs/precision.md; empty: as model_options.dtype says, like the rest.",
+           "How the linear maps of a base model under adapters are stored, in blocks of 64 with one scale "
+           "each: int8 takes 8.5 bits a weight, nf4 4.5, see docs/precision.md; empty: in "
+           "model_options.dtype, like the rest.",
            ("", "int8", "nf4"),
            read=Read(lambda c: c.team.mode == "adapters",
                      "only the frozen base of team.mode='adapters' is quantised")),
     value("model_options.chat", True,
-          "Apply the model's chat template; False: the contents of the messages, joined by blank lines without "
-          "markup, and the completion directly behind them, see docs/prompts.md."),
+          "Apply the model's chat template; False: the contents of the messages are joined by blank lines "
+          "without markup, and the completion follows directly, see docs/prompts.md."),
     value("model_options.chat_template", ConfigDict(),
-          "Arguments of the chat template by name: --config.model_options.chat_template="
-          "\"{'enable_thinking': True}\" (Qwen3; without it False)."),
+          "Arguments of the chat template by name: "
+          '--config.model_options.chat_template="{\'enable_thinking\': True}" (for Qwen3; False if it is '
+          "not given)."),
     value("model_options.date", "",
-          "Date that chat templates write, YYYY-MM-DD; empty: the day a run begins, which is kept in its "
+          "Date that chat templates write, YYYY-MM-DD; empty: the day on which a run begins, kept in its "
           "config.json if a template writes it.",
           Read(lambda c: c.model_options.chat, "without a chat template nothing writes a date")),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field of the section that cannot be."""
+    """One sentence per invalid field of the section."""
     c, bad = config.model_options, []
     arguments = c.chat_template.to_dict()
     for name, argument in arguments.items():

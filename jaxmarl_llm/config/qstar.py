@@ -1,4 +1,4 @@
-"""Fields of train.protocol=qstar: best-first search over the lines of an answer, and the values it goes by (Q*)."""
+"""Fields of train.protocol=qstar: best-first search over lines of an answer, and its values (Q*)."""
 
 from jaxmarl_llm.config import remote
 from jaxmarl_llm.config.fields import Read, choice, number, value
@@ -6,7 +6,7 @@ from jaxmarl_llm.config.options import ConfigDict, is_dotted
 
 NAME = "qstar"
 KINDS = ("generation", "reasoning")  # of tasks whose answers can be searched line by line
-# `repeated` answers such questions as well, to compare with.
+# `repeated` answers such questions too, as a baseline.
 OF_QUESTIONS = (NAME, "repeated")
 FITTED, ASKED = "fitted", "agent"
 
@@ -17,7 +17,7 @@ def of(config: ConfigDict) -> bool:
 
 
 def writers(config: ConfigDict) -> tuple[str, ...]:
-    """The agents whose answers are judged: in such a search the first one alone."""
+    """The agents whose answers are judged: in such a search only the first one."""
     agents = tuple(config.team.agents)
     return agents[:1] if of(config) else agents
 
@@ -25,38 +25,48 @@ def writers(config: ConfigDict) -> tuple[str, ...]:
 _SEARCH = Read(of, "only train.protocol='qstar' reads it")
 FIELDS = (
     # Of the search.
-    number("qstar.samples", 3, "k: lines that are drawn after a text when it is expanded; equal ones are one.", low=1,
+    number("qstar.samples", 3, "k: lines that are drawn after a text when it is expanded; equal lines "
+           "count as one.", low=1,
            read=_SEARCH),
-    number("qstar.expansions", 48, "Most expansions for a problem, at least qstar.depth.", low=1, read=_SEARCH),
-    number("qstar.depth", 24, "Most lines of an answer, in programs with strings of several lines as one.", low=1,
+    number("qstar.expansions", 48, "Expansions for a problem at most; not below qstar.depth.",
+           low=1, read=_SEARCH),
+    number("qstar.depth", 24, "Lines of an answer at most; in programs a string of several lines counts as "
+           "one.", low=1,
            read=_SEARCH),
-    number("qstar.answers", 4, "Most answers that are judged for a problem, in the order of the search.", low=1,
+    number("qstar.answers", 4, "Answers that are judged for a problem at most, in the order of the search.",
+           low=1,
            read=_SEARCH),
-    number("qstar.step_tokens", 32, "Most tokens of a line; of an answer sampling.max_new_tokens.", low=1,
+    number("qstar.step_tokens", 32, "Longest line in tokens; a whole answer has sampling.max_new_tokens.",
+           low=1,
            read=_SEARCH),
     number("qstar.weight", 1.0, "lambda of f = g + lambda h, by which the next text is chosen.", low=0, read=_SEARCH),
-    choice("qstar.value", "none", "h, what is expected of a text; or the dotted name of a function of your own, "
-           "(questions, texts) -> numbers.",
-           {"none": "0: of equal f the oldest is next, breadth first", "random": "a number at random from 0 to 1",
-            "longest": "the number of lines: depth first", ASKED: "what the second of two agents replies, 0 to 1",
+    choice("qstar.value", "none", "h, the estimated value of a text; or the dotted name of a function of "
+           "your own, (questions, texts) -> numbers.",
+           {"none": "0: of texts with equal f the oldest is next, breadth first",
+            "random": "a number at random from 0 to 1",
+            "longest": "the number of lines: depth first", ASKED: "the reply of the second of two agents, "
+            "0 to 1",
             FITTED: "Q of the model that experiments.values has fitted, see qstar.model"}, dotted=True, read=_SEARCH),
     value("qstar.model", "", "Folder of experiments.values with the model of qstar.value=fitted.",
           Read(lambda c: of(c) and c.qstar.value == FITTED, "only qstar.value='fitted' reads it")),
     choice("qstar.process", "none",
-           "Process rewards, of which g is made; or the dotted name of a function of your own, (questions, texts) -> a "
-           "reward of the last line of each text.",
+           "Process rewards, from which g is computed; or the dotted name of a function of your own, "
+           "(questions, texts) -> a reward of the last line of each text.",
            {"none": "0", "tokens": "of programs, -0.5 for a line that does not tokenise"}, dotted=True, read=_SEARCH),
-    choice("qstar.aggregate", "last", "g of a text from the process rewards of its lines.",
+    choice("qstar.aggregate", "last", "How g of a text follows from the process rewards of its lines.",
            ("min", "max", "sum", "last"), read=_SEARCH),
     # Of experiments.values.
     choice("qstar.labels", "fitted", "What the model of experiments.values is fitted to, see docs/qstar.md.",
            {"fitted": "y = r + discount max Q of the next lines, Q as fitted so far",
-            "best_rollout": "the best return of the answers that go on from a line",
-            "completions": "of the second agent's completions, the mean over the next lines"}, read=_SEARCH),
-    number("qstar.discount", 1.0, "Discount of labels by line.", low=0, high=1, read=_SEARCH),
-    number("qstar.rollouts", 8, "Answers to each training problem, and with labels=completions as many completions.",
+            "best_rollout": "the best return of the answers that continue after a line",
+            "completions": "from the second agent's completions, with the mean over the next lines"},
+           read=_SEARCH),
+    number("qstar.discount", 1.0, "Discount of the labels, once per line.", low=0, high=1, read=_SEARCH),
+    number("qstar.rollouts", 8, "Answers to each training problem; with labels=completions also the number "
+           "of completions.",
            low=1, read=_SEARCH),
-    number("qstar.rounds", 12, "Times that labels are computed; fitted needs as many as answers have lines.", low=1,
+    number("qstar.rounds", 12, "How often labels are computed; labels=fitted needs as many rounds as "
+           "answers have lines.", low=1,
            read=_SEARCH),
     number("qstar.updates", 20, "Updates of the model in a round.", low=1, read=_SEARCH),
     number("qstar.batch", 16, "Texts of an update.", low=1, read=_SEARCH),

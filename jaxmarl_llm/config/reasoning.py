@@ -1,4 +1,4 @@
-"""Fields of task.kind=reasoning: what a team earns by its answers, and what agents are shown of them."""
+"""Fields of task.kind=reasoning: the team's reward for its answers, and what agents read of them."""
 
 import re
 
@@ -34,7 +34,7 @@ def _solves(config: ConfigDict) -> bool:
 
 
 def between_turns(config: ConfigDict) -> bool:
-    """Whether a turn follows before which agents read a feedback of the task's."""
+    """Whether there are later turns before which agents read the task's feedback."""
     c = config.train
     return c.turns > 1 and c.protocol not in (*programs.METHODS, *OWN_FEEDBACK)
 
@@ -49,26 +49,30 @@ _SCORES = Read(
     shows_scores, "only task.feedback='heard_scored' of task.kind='reasoning' shows scores, between turns"
 )
 FIELDS = (
-    choice("task.total", "mean", "What the team earns by the answers of its agents.",
-           {"mean": "the share that is right", "last": "1 if the last agent's is right",
-            "vote": "1 if that of the majority is right, of equally many the first one"},
+    choice("task.total", "mean", "The team's reward for the answers of its agents.",
+           {"mean": "the share that is right", "last": "1 if the last agent's answer is right",
+            "vote": "1 if the majority's answer is right; in a tie the first answer counts"},
            read=Read(_reasoning, "only task.kind='reasoning' reads it")),
-    value("task.grades", (), "Grades of the questions, of all splits, such as (1, 3); empty: all.",
+    value("task.grades", (), "Grades of the questions to use, of all splits, such as (1, 3); empty: all.",
           Read(_reasoning, "only task.kind='reasoning' reads it")),
     number("task.drop_easier_than", 1.0,
-           "Leave out training problems that the team of the beginning solves more often than this share of its "
-           "answers, by what the team earns; 1: none.", low=0, high=1,
+           "Leave out training problems that the initial team solves in more than this share of its "
+           "answers, measured by the team's reward; 1: leave out none.", low=0, high=1,
            read=Read(_solves, "only task.kind='reasoning' without task.reward, and no train.system='sft', reads it")),
     choice("task.shown_score", "noised",
-           "The score that agents are shown beside each answer, never the reward itself; or the dotted name of a "
-           "verifier of your own, (questions, texts) -> a number from 0 to 1 for each, see docs/reasoning.md.",
-           {"noised": "1 or 0 as the answer is right or not, exchanged with the probability task.score_flip"},
+           "The score that agents read beside each answer, which is never the reward itself; or the dotted "
+           "name of a verifier of your own, (questions, texts) -> a number from 0 to 1 for each, see "
+           "docs/reasoning.md.",
+           {"noised": "1 for a right answer and 0 for a wrong one, exchanged with probability "
+            "task.score_flip"},
            dotted=True, read=_SCORES),
     choice("eval.vote", "",
-           "In evaluations, one answer of eval.chains conversations (score voted@c); empty: none. What votes:",
+           "In evaluations, also choose one answer from eval.chains conversations (score voted@c); empty: "
+           "no vote. The values name the votes.",
            {"": "", "last": "the last agents' answers", "majority": "the answers of all agents",
-            "judge": "the last agents' answers; one that no other agent gave counts as the first agent's",
-            "best": "nobody: of all answers the one with the best score counts"},
+            "judge": "the last agents' answers; an answer that no other agent gave is replaced by the "
+            "first agent's",
+            "best": "no vote: the answer with the best score"},
            read=Read(lambda c: c.task.kind == KIND and not c.task.reward, "only task.kind='reasoning' has votes")),
     number("task.score_flip", 0.2, "Probability that a noised score is wrong.", low=0.01, high=0.5),
 )  # fmt: skip
@@ -80,7 +84,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _grades(config: ConfigDict) -> list[str]:
-    """Grades that are no numbers, or are there twice; which ones a source has is known where it is read."""
+    """Grades that are no whole numbers, or given twice; those of a source are known when it is read."""
     grades = tuple(config.task.grades)
     if all(type(grade) is int and grade >= 0 for grade in grades) and len(set(grades)) == len(grades):
         return []
@@ -88,12 +92,12 @@ def _grades(config: ConfigDict) -> list[str]:
 
 
 def _source(config: ConfigDict) -> str:
-    """The name of the questions' source, without a slice: a file may begin as that of a riddle."""
+    """The source of the questions without its slice; the name of a file may begin with that of a riddle."""
     return re.sub(r"\[-?\d*:-?\d*(:[1-9]\d*)?\]$", "", config.task.source)
 
 
 def _repeats(config: ConfigDict) -> list[str]:
-    """A script that reads riddles, where there are none."""
+    """A script whose questions the source does not have."""
     source = _source(config)
     answerers = [agent for agent, name in remote.agents(config).items() if name == "scripted:answerer"]
     if answerers and source != "guess":
@@ -116,7 +120,7 @@ def _repeats(config: ConfigDict) -> list[str]:
 
 
 def _vote(config: ConfigDict) -> list[str]:
-    """Votes that cannot be held."""
+    """Votes that are impossible."""
     vote, chains, why = config.eval.vote, config.eval.chains, ""
     if not vote:
         return [f"eval.chains={chains}: eval.vote is '', allowed is 1"] if chains > 1 else []

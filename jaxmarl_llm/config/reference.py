@@ -35,7 +35,7 @@ def _default(field: Field) -> str:
 
 
 def _about(field: Field) -> str:
-    """The field's sentence, its choices with their meanings or its range, and where it is read."""
+    """The field's description, and its choices with their meanings or its range."""
     text = field.about
     if field.choices:
         named = [

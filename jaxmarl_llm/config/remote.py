@@ -1,12 +1,12 @@
-"""Agents that are no models of ours: how `team.models` names them, and what does not go with them."""
+"""Agents that are endpoints or scripts: how `team.models` names them, and which fields they do not allow."""
 
 from collections.abc import Mapping
 
 from jaxmarl_llm.config import systems
 
-EXPERT = "expert:"  # and a model's name at the endpoint of config.expert
+EXPERT = "expert:"  # followed by a model's name at the endpoint of config.expert
 SCRIPTED = "scripted:"
-# And the task that each knows.
+# Every script, and the task that it knows.
 SCRIPTS = {
     "scripted:mixture": "optimisation", "scripted:repeater": "reasoning", "scripted:follower": "lock",
     "scripted:answerer": "reasoning", "scripted:describer": "coding", "scripted:cheap": "reasoning",
@@ -26,13 +26,13 @@ def is_remote(name: str) -> bool:
 
 
 def agents(config: Mapping) -> dict[str, str]:
-    """The agents that are no models of ours, with their models' names."""
+    """The agents that are endpoints or scripts, with their models' names."""
     pairs = zip(config["team"]["agents"], names(config), strict=False)
     return {agent: name for agent, name in pairs if is_remote(name)}
 
 
 def stacks(config: Mapping) -> dict[str, tuple[str, ...]]:
-    """The agents of every model of ours by its name, in the order of the team's stacks."""
+    """The agents of every model in this process by its name, in the order of the team's stacks."""
     local = set(config["team"]["agents"]).difference(agents(config))
     made: dict[str, tuple[str, ...]] = {}
     for agent, name in zip(config["team"]["agents"], names(config), strict=False):
@@ -42,7 +42,7 @@ def stacks(config: Mapping) -> dict[str, tuple[str, ...]]:
 
 
 def problems(config, base) -> list[str]:
-    """What is wrong with them, a sentence each."""
+    """One sentence per field that such an agent does not allow."""
     bad, system = [], config.train.system
     for agent, name in agents(config).items():
         where = f"the model {name!r} of agent {agent!r}"

@@ -5,8 +5,8 @@ from jaxmarl_llm.config.fields import Read, choice, number, value
 from jaxmarl_llm.config.options import ConfigDict, field, is_dotted
 
 NAME, SYSTEM = "routed", "der"
-# One agent answers at a time, so that there is nobody to agree with, and no team whose answers vote; the router alone
-# decides which routes go on, each by itself.
+# One agent answers at a time, so that no answers of a turn can agree or vote. Only the router decides which
+# routes continue, each separately.
 _DECIDES = ("eval.until_agreed", "eval.vote", "train.hand_on", "train.stop_above", "train.later_samples")
 
 
@@ -23,34 +23,40 @@ def learns(config: ConfigDict) -> bool:
 _ROUTED = Read(of, "only train.protocol='routed' reads it")
 _LEARNED = Read(learns, "only router.kind='learned' reads it")
 FIELDS = (
-    choice("router.kind", "learned", "Who decides which agent answers next, or that the last answer stands.",
-           {"learned": "a network over a frozen encoder", "fixed": "nobody: router.agent answers once",
-            "prompt": "router.agent, in words: it names one of the others, or stops",
-            "cascade": "the next of team.agents, while the last answer's confidence is below router.confidence"},
+    choice("router.kind", "learned", "Who decides which agent answers next, or that the last answer is "
+           "final.",
+           {"learned": "a network over a frozen encoder", "fixed": "no router: router.agent answers once",
+            "prompt": "router.agent, by its text: it names one of the others, or stops",
+            "cascade": "the next of team.agents, while the confidence of the last answer is below "
+            "router.confidence"},
            read=_ROUTED),
-    value("router.agent", "", "The agent that router.kind=fixed asks, or that router.kind=prompt lets decide.",
+    value("router.agent", "", "The agent that answers with router.kind=fixed, or that decides with "
+          "router.kind=prompt.",
           Read(lambda c: of(c) and c.router.kind in ("fixed", "prompt"),
                "only router.kind='fixed' and 'prompt' read it")),
     number("router.confidence", -0.5,
-           "Mean log-probability of a token, nats, from which on router.kind=cascade takes an answer.", low=-100,
+           "Smallest mean log-probability of a token, in nats, with which router.kind=cascade accepts an "
+           "answer.", low=-100,
            high=0,
            read=Read(lambda c: of(c) and c.router.kind == "cascade", "only router.kind='cascade' reads it")),
-    value("router.costs", (), "What an answer of each agent costs, in units of a right answer; empty: nothing.",
+    value("router.costs", (), "Cost of an answer of each agent, in units of a right answer; empty: none.",
           _ROUTED),
-    value("router.token_prices", (), "Or its tokens as they are counted: (price of a thousand prompt tokens, of a "
+    value("router.token_prices", (), "Costs by token instead: (price of a thousand prompt tokens, of a "
           "thousand completion tokens) of each agent, in units of a right answer.", _ROUTED),
-    number("router.change", 1.0, "Weight of the change in quality from one answer to the next in the reward.", low=1e-6,
+    number("router.change", 1.0, "Weight in the reward of the change in quality from one answer to the "
+           "next.", low=1e-6,
            read=_ROUTED),
-    choice("router.encoder", "ngrams", "What reads questions and answers for the router; or the dotted name of a "
-           "function of your own, texts -> vectors.",
+    choice("router.encoder", "ngrams", "Encoder of questions and answers for the router; or the dotted "
+           "name of a function of your own, texts -> vectors.",
            {"ngrams": "counts of words and pairs of words", "policy": "the first local model, adapters off"},
            dotted=True, read=_LEARNED),
     number("router.hidden", 256, "Width of the router's network.", low=1),
-    number("router.lr", 1e-3, "Learning rate of its AdamW.", low=0),
+    number("router.lr", 1e-3, "Learning rate of the router's AdamW.", low=0),
     number("router.epochs", 4, "Passes over the decisions of an iteration.", low=1),
     number("router.clip", 0.3, "PPO's clip of the ratio.", low=1e-6),
     number("router.entropy", 0.01, "Weight of an entropy bonus.", low=0),
-    number("router.discount", 0.95, "gamma: what a later decision earns counts this much one decision earlier.",
+    number("router.discount", 0.95, "gamma: what later decisions earn is multiplied by this, once per "
+           "decision.",
            low=0, high=1, read=_LEARNED),
     number("router.gae_lambda", 0.95, "lambda of generalised advantage estimation over a route's decisions.", low=0,
            high=1, read=_LEARNED),
@@ -58,7 +64,7 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that a route does not allow."""
+    """One sentence per field that this protocol does not allow."""
     c, own = config.train, config.router
     bad: list[str] = []
     if not of(config):
@@ -97,7 +103,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _without_confidence(config: ConfigDict, agents: tuple[str, ...]) -> list[str]:
-    """Agents of which some answer is not the last one of a cascade, and which do not say how sure they are."""
+    """Agents before the last one of a cascade that do not give log-probabilities."""
     return [
         f"the model {name!r} of agent {agent!r}: router.kind='cascade' reads its log-probabilities, which it does not "
         "show, allowed is a model of ours, or the last agent"

@@ -1,7 +1,7 @@
-"""Configs that runs have saved, also those of earlier versions, as this version would have written them.
+"""Configs that runs have saved, also with earlier versions, in the form of this version.
 
-A field that a saved config lacks was added later, and takes the value that stands for how runs were before
-it (`BEFORE`, else its default). A field that this version does not have was removed and is left out.
+A field that a saved config lacks was added later. It takes the value with which runs behave as before
+(`BEFORE`, else its default). A field that this version does not have was removed and is left out.
 """
 
 import copy
@@ -16,15 +16,15 @@ from jaxmarl_llm.utils import files, formats
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.saved_names import TEAM_FILE
 
-# What fields stand for that were added later, where it is not their default.
+# Values of fields that were added later with which runs behave as before, if that is not the default.
 BEFORE: dict[str, Any] = {
-    "policy.attention": "xla",  # there was no other
+    "policy.attention": "xla",  # it was the only one
     "task.cooperation": "paper",  # main's text decided before there was a choice
     "task.parsing": "paper",  # only functions of the agreed names were taken out of an answer
-    "model_options.dtype": "float32",  # every model was
-    "train.importance_bound": 0.0,  # nothing was weighed unless train.importance_cap said so
+    "model_options.dtype": "float32",  # every model had this dtype
+    "train.importance_bound": 0.0,  # tokens were weighted only with train.importance_cap
 }
-# What was accepted once where it did nothing, and is refused there now.
+# Values without an effect that earlier versions accepted, and that are refused now.
 DID_NOTHING = {"mesh.fsdp": True}
 # Values that were renamed, by field.
 RENAMED_VALUES: dict[str, dict[Any, Any]] = {
@@ -32,7 +32,7 @@ RENAMED_VALUES: dict[str, dict[Any, Any]] = {
     "task.eval_split": {"held_out": "validation"},
     "policy.remat": {False: "none", True: "full"},
 }
-# Sections whose names are made by the user, so that none of them is unknown.
+# Sections in which the user chooses the names, so that every name is allowed.
 FREE_SECTIONS = ("team.agent", "model_options.chat_template")
 OF_EVERY_VERSION = ("model", "team", "task", "train")  # a file without them holds no config
 
@@ -77,7 +77,7 @@ def upgraded(saved: Mapping[str, Any], where: object = "the saved config") -> di
 
 
 def no_longer(saved: Mapping[str, Any]) -> list[str]:
-    """Sentences about what a config of an earlier version stood for and this version does not have."""
+    """Sentences about behaviour of an earlier version, in a saved config, that this version does not have."""
     task: Mapping[str, Any] = saved.get("task", {})
     sentences: list[str] = []
     if formats.KEY in saved or not task:
@@ -97,7 +97,7 @@ def no_longer(saved: Mapping[str, Any]) -> list[str]:
 
 
 def no_longer_in(folder) -> list[str]:
-    """Warn about, and return, what the config of a run folder stood for, see `no_longer`; [] without one."""
+    """Log and return the sentences of `no_longer` about the config of a run folder; [] without a config."""
     path = pathlib.Path(folder) / "config.json"
     sentences = no_longer(files.read_json(path)) if path.is_file() else []
     for sentence in sentences:
@@ -106,10 +106,10 @@ def no_longer_in(folder) -> list[str]:
 
 
 def _from_0(saved: dict[str, Any]) -> dict[str, Any]:
-    """From the format without a number: two splits became three, and some values have other names."""
+    """Upgrade the format without a number: two splits became three, and some values were renamed."""
     config = copy.deepcopy(saved)
     task = config.get("task", {})
-    # The problems that chose the best state also gave the reported numbers.
+    # The problems that chose the best checkpoint also gave the reported numbers.
     if "eval_split" in task:
         part = task["eval_split"]
         task.setdefault("test_split", "test" if part in ("held_out", "validation") else part)
@@ -132,13 +132,13 @@ def _of_starter(task: Mapping[str, Any]) -> bool:
 
 
 def _first_statements(source: str) -> str:
-    """The problems that were all of ``starter`` before others were added to it, with the same slice."""
+    """The source with the problems that ``starter`` had before others were added, with the same slice."""
     name, bracket, rest = source.partition("[")
     return f"starter:steps{bracket}{rest}" if name == "starter" else source
 
 
 def _completed(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The fields of ``defaults`` with the values of the config, where it has them."""
+    """The fields of ``defaults``, with the values of the config if it has them."""
     complete = {}
     for name, default in defaults.items():
         path = f"{prefix}{name}"
@@ -151,10 +151,10 @@ def _completed(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: s
 
 
 def _without_unread(saved: dict[str, Any], once: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with these values that nothing reads with today's defaults, as `validate` asks of them."""
+    """The config with defaults for fields that have these values and are not read, as `validate` needs."""
     config = as_config(saved)
     if fields.wrong_types(config, base.base_config()):
-        return saved  # `validate` names them
+        return saved  # `validate` reports them
     for path, before in once.items():
         replaced = config.task.reward and path in base.task.OF_THE_TASKS_REWARD
         if _held(config, path) == before and (replaced or fields.unread(base.FIELDS[path], config)):
@@ -163,7 +163,7 @@ def _without_unread(saved: dict[str, Any], once: Mapping[str, Any]) -> dict[str,
 
 
 def _held(config: Any, path: str) -> Any:
-    """The value at a dotted path; None where a section on the way is none, which `validate` names."""
+    """The value at a dotted path; None if a section of it is missing, which `validate` reports."""
     try:
         return field(config, path)
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The members of a sweep: what `sweep(add)` of a config file adds, all checked before one of them runs.
+"""The members that `sweep(add)` of a config file adds; all are checked before the first one runs.
 
 A config file may define
 
@@ -8,7 +8,7 @@ A config file may define
                 add({"train.lr": lr, "seed": seed})
 
 where `add` takes the fields, by dotted name, in which a member differs from `get_config`. Members that differ
-in nothing but the seed are one setting. The setting that is added first is the baseline. Tables and pictures
+only in the seed are one setting. The setting that is added first is the baseline. Tables and pictures
 call a setting by its fields, or by a short name: ``add({"train.lr": lr, "seed": seed}, name="fast")``.
 """
 
@@ -30,7 +30,7 @@ LONGEST = 120  # characters of a folder's name
 
 @dataclasses.dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep: the fields that it sets besides the seed, its seed, its config, a short name."""
+    """One run of a sweep: the fields that it sets apart from the seed, its seed, its config, a short name."""
 
     fields: dict
     seed: int
@@ -39,28 +39,28 @@ class SweepRun:
 
     @property
     def setting(self) -> str:
-        """Its short name, else its fields: ``train.group=4, train.lr=0.001``; the same for all seeds."""
+        """Its short name, or its fields: ``train.group=4, train.lr=0.001``; the same for all seeds."""
         return self.short or _words(self.fields) or "as configured"
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"{self.setting}, seed {self.seed}"
 
     @property
     def folder(self) -> str:
-        """Its run folder within the sweep's; depends on nothing but its fields and its seed."""
+        """Its run folder within the sweep's folder; it depends only on the fields and the seed."""
         return f"{folder_name(self.fields)}/seed{self.seed}"
 
     @property
     def overrides(self) -> dict:
-        """What makes its config of the one that all members share."""
+        """All fields, with the seed, in which its config differs from the shared one."""
         return self.fields | {"seed": self.seed}
 
 
 def load(path: str) -> Callable:
     """The function `sweep` of a config file; ValueError if there is none."""
-    # The name that ml_collections gives the module of --config: `cli` knows it as the user's own.
+    # The name that ml_collections gives the module of --config: by it `cli` recognises code of the user.
     spec = importlib.util.spec_from_file_location("config_config", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -73,9 +73,9 @@ def collect(sweep: Callable, base: ConfigDict, fixed: Mapping | None = None) -> 
     """All members, in the order in which ``sweep`` adds them.
 
     Args:
-      sweep: calls the function that it is given once for each member, see the module's docstring.
+      sweep: calls its argument once for each member, see the module's docstring.
       base: the config that members differ from.
-      fixed: fields of ``base`` that the command line has set, which no member may set otherwise.
+      fixed: fields of ``base`` that the command line has set; no member may set them.
 
     Raises:
       ValueError: naming the member, for a field that does not exist, is fixed, or has a value that the config
@@ -143,10 +143,10 @@ def _refuse_twice(members: Sequence[SweepRun]) -> None:
 
 
 def folder_name(fields: Mapping) -> str:
-    """A folder's name that says what the fields are: ``train.group=4_train.lr=0.001``.
+    """A folder's name with the fields: ``train.group=4_train.lr=0.001``.
 
-    Where a value is not made of letters, digits and ``_.+-``, or all is too long, a digest of the fields ends
-    the name, so that different fields never share a folder.
+    If a value has characters other than letters, digits and ``_.+-``, or the name is too long, it ends with a
+    digest of the fields, so that different fields never share a folder.
     """
     if not fields:
         return "as_configured"

@@ -1,4 +1,4 @@
-"""Fields of train.system=sweet: what is drawn beside each text, and the critic that ranks it."""
+"""Fields of train.system=sweet: how many texts are sampled at each turn, and the critic that ranks them."""
 
 from jaxmarl_llm.config.fields import Read, number, value
 from jaxmarl_llm.config.options import ConfigDict
@@ -6,11 +6,11 @@ from jaxmarl_llm.config.options import ConfigDict
 NAME = "sweet"
 FIELDS = (
     number("sweet.candidates", 16,
-           "Texts that are drawn for each one that goes on, this one counted; in the first turn train.group times as "
-           "many.", low=2),
+           "Texts drawn for each text that continues a dialogue, including that one; in the first turn "
+           "train.group times as many.", low=2),
     number("sweet.critic_steps", 20,
-           "Iterations of preference.model_updates updates of the critic each, after the preference.collect ones that "
-           "draw dialogues; then the agent learns.", low=1),
+           "Iterations in which the critic learns, with preference.model_updates updates each, after the "
+           "preference.collect ones that draw dialogues; then the agent learns.", low=1),
     number("sweet.critic_beta", 0.1, "Scale of the critic's scores.", low=1e-6),
     value("sweet.privileged", True, "Whether the critic reads the hidden text; False: a control.",
           Read(lambda config: config.train.system == NAME, "only train.system='sweet' reads it")),
@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field with which the agent would not learn."""
+    """One sentence if the agent would not learn."""
     c, first = config.train, config.preference.collect + config.sweet.critic_steps
     if c.system != NAME or not config.preference.collect < c.steps <= first:
         return []

@@ -1,5 +1,5 @@
-"""Names that other libraries have for our config fields, so that a field that does not exist is answered by what
-it means and not by its letters only.
+"""Names that other libraries have for our config fields: the error for an unknown field names the field with
+the same meaning, not only one with a similar spelling.
 
 The names are those of TRL, verl, OpenRLHF, transformers, peft and vLLM (`TrainingArguments`, `GRPOConfig`,
 `LoraConfig`, `SamplingParams`, verl's and OpenRLHF's command lines).
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 WORKDIR = "--workdir"  # a flag of the commands, not a field
-# Our field, or several of which the first is meant where the name's section does not decide: their names.
+# Our field: the names that it has in other libraries.
 _NAMES = {
     "model": "model_name_or_path model_name model_path base_model base_model_name_or_path pretrain pretrained "
     "pretrained_model_name_or_path actor_path tokenizer tokenizer_name tokenizer_name_or_path",
@@ -114,12 +114,12 @@ _NAMES = {
     WORKDIR: "output_dir save_path default_local_dir logging_dir run_dir log_dir resume_from_checkpoint ckpt_path "
     "checkpoint_dir run_name experiment_name",
 }  # fmt: skip
-# A name of several of our fields: those that may be meant, beside fields that have it as their own.
+# A name that may mean several of our fields, in addition to fields of exactly this name.
 SEVERAL = {"beta": ("train.kl_coef", "preference.beta")}
 
 
 def _plain(name: str) -> str:
-    """A name without what differs between spellings: ``LearningRate``, ``learning-rate``, ``learning_rate``."""
+    """One form for all spellings of a name: ``LearningRate``, ``learning-rate``, ``learning_rate``."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -127,9 +127,9 @@ _MEANT = {_plain(name): (path,) for path, names in _NAMES.items() for name in na
 
 
 def of_other_libraries(path: str, known: Iterable[str]) -> list[str]:
-    """The fields that a dotted name of no field means, by its last part; [] where that is no known synonym.
+    """The fields that an unknown dotted name means, by its last part; [] if that is no known synonym.
 
-    A field of the name's own section comes alone: ``critic.learning_rate`` is ``critic.lr``.
+    A field of the name's own section excludes the others: ``critic.learning_rate`` is ``critic.lr``.
     """
     section, _, last = path.rpartition(".")
     known = list(known)
@@ -164,9 +164,9 @@ _SAY_NOTHING = {
 
 
 def described(path: str, about: Mapping[str, str]) -> list[str]:
-    """The field whose sentence has most of the words of a name's last part, [] where none has any.
+    """The field whose description has most of the words of a name's last part, [] if none has any.
 
-    Of several the one of the name's own section comes first, then the one whose sentence has the words earlier.
+    Among equals, a field of the name's own section comes first, then one with the words earlier.
     """
     section, _, last = path.rpartition(".")
     words = [word for word in _words(last) if len(word) > 2 and word not in _SAY_NOTHING]
@@ -181,12 +181,12 @@ def described(path: str, about: Mapping[str, str]) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text or name in small letters: ``maxTokens``, ``max_tokens``, ``max tokens``."""
+    """The words of a text or name in lower case: ``maxTokens``, ``max_tokens``, ``max tokens``."""
     return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower())
 
 
 def _place(word: str, words: list[str]) -> int | None:
-    """Where a word, or one with the same beginning, stands among others."""
+    """The index of a word, or of one with the same beginning, in a list; None if there is none."""
     start = word[:5]
     return next(
         (i for i, each in enumerate(words) if each.startswith(start) and len(each) < len(word) + 4), None

@@ -1,4 +1,4 @@
-"""The training systems: one row each, with what it decides itself and what it needs. docs/systems.md has equations.
+"""The training systems: a row each, with fields that it decides or needs. docs/systems.md has the equations.
 
 A new system is a row here, a file in ``jaxmarl_llm/systems`` and a row in ``jaxmarl_llm/factory/systems.py``.
 """
@@ -39,10 +39,11 @@ class System:
       about: what agents learn from, for the documentation.
       learns_from: `GROUP` (returns of a group of samples), `CRITIC`, `PAIRS` (of joint answers, or of turns),
         `DEMONSTRATIONS`, or `ROUTER`: no agent learns.
-      decides: fields of ``train`` that the system decides itself: there each must have its default.
+      decides: fields of ``train`` that the system decides itself; they must have their defaults.
       needs: (field, allowed values, why).
-      only_baseline: MAGRPO with another baseline, so that normalising by group makes it MAGRPO.
-      offline: collects pairs first, then learns from them without further rollouts or reward models.
+      only_baseline: whether it is MAGRPO with another baseline; normalising by group makes them equal.
+      offline: whether it collects pairs only at first, and then learns without further rollouts, or without
+        further fits of its reward model.
     """
 
     about: str
@@ -54,15 +55,18 @@ class System:
 
 
 SYSTEMS = {
-    "magrpo": System("returns less their group's mean"),
+    "magrpo": System("returns minus their group's mean"),
     "mareinforce": System("returns", decides=("baseline",), only_baseline=True),
-    "marloo": System("returns less the mean of the other samples", decides=("baseline",), only_baseline=True),
-    "maremax": System("returns less the greatest of the group", decides=("baseline",), only_baseline=True),
+    "marloo": System(
+        "returns minus the mean of the other samples", decides=("baseline",), only_baseline=True
+    ),
+    "maremax": System("returns minus the greatest of the group", decides=("baseline",), only_baseline=True),
     "dr_mas": System(
-        "MAGRPO's advantages over each agent's standard deviation", decides=("normalise", "normalise_by")
+        "MAGRPO's advantages divided by each agent's standard deviation",
+        decides=("normalise", "normalise_by"),
     ),
     "at_grpo": System(
-        "advantages by group of agent and turn, with local rewards",
+        "advantages in groups of the same agent and turn, with local rewards",
         decides=("normalise", "normalise_by", "discount", "backup", "turn_loss"),
         needs=("train.hand_on", ("best", "random"), "later turns answer one joint answer"),
     ),
@@ -72,17 +76,17 @@ SYSTEMS = {
         needs=("train.later_samples", (1,), "influence is what follows an answer in its conversation"),
     ),
     "mlpo": System(
-        "a leader's answers after the same answers of peers that do not learn",
+        "a leader's answers after the same answers of peers, which do not learn",
         decides=("baseline", "normalise", "normalise_by"),
         needs=("train.protocol", ("leader",), "the leader reads its peers"),
     ),
     "c3": System(
-        "alternatives to an answer after the same answers, in a tree",
+        "alternatives to an answer, after the same earlier answers, in a tree",
         decides=("baseline",),
         needs=("train.protocol", ("tree",), "alternatives are continuations of the same answer"),
     ),
     "ccpo": System(
-        "the reward less that of the joint answer without the agent's part",
+        "the reward minus that of the joint answer without the agent's part",
         needs=("train.counterfactual", COUNTERFACTUALS, "credit is the reward less that without the agent"),
     ),
     "centralised": System(
@@ -104,25 +108,25 @@ SYSTEMS = {
         offline=True,
     ),
     "sweet": System(
-        "texts of a dialogue, ranked by a critic that has read what the agent may not",
+        "texts of a dialogue, ranked by a critic that reads what the agent must not read",
         PAIRS,
         _DPO_DECIDES,
         needs=("train.protocol", ("dialogue",), "the critic reads what only the partner of a dialogue knows"),
         offline=True,
     ),
-    "marlhf": System("a reward model of pairs of joint answers collected first", PAIRS, offline=True),
+    "marlhf": System("a reward model, fitted to pairs of joint answers collected first", PAIRS, offline=True),
     "marlhf_iter": System("the same, fitted anew in every iteration", PAIRS),
     "der": System(
-        "nothing: a router learns which of them to ask, by quality less cost",
+        "nothing: a router learns which agent to ask, by quality minus cost",
         ROUTER,
         _DER_DECIDES,
         needs=("train.protocol", ("routed",), "the router decides who answers"),
     ),
     "mutual": System(
-        "an actor by its returns, its adviser by what they are more than without advice",
+        "an actor by its returns, its adviser by their gain over returns without advice",
         needs=("train.protocol", ("advice",), "one agent advises another"),
     ),
-    "lessonl": System("what programs and the lessons about them led to, with the protocol of that name"),
+    "lessonl": System("what programs, and the lessons about them, led to, with the protocol of that name"),
     "sft": System(
         "demonstrations, see the section sft; answers are drawn with sft.prompts='rollout' only",
         DEMONSTRATIONS,
@@ -139,7 +143,7 @@ SFT = "sft"
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field that ``train.system`` decides itself, or needs to be another."""
+    """One sentence per field that ``train.system`` decides itself, or for which it needs another value."""
     c = config.train
     row = SYSTEMS.get(c.system)
     if row is None:
@@ -157,7 +161,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def decided(config: ConfigDict, names: Iterable[str], base: ConfigDict) -> list[str]:
-    """One sentence per field of ``train`` that is not as by default, where the system decides it itself."""
+    """One sentence per field of ``train`` that the system decides itself, and that is not the default."""
     c, bad = config.train, []
     for name in names:
         held = as_tuple(c[name])

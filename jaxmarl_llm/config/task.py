@@ -1,4 +1,4 @@
-"""Fields of the task: which problems, how they are put to agents, what judges answers, who advises."""
+"""Fields of the task: its problems and prompts, the reward of answers, and the expert."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,14 @@ PROMPTED = ("coding", *WRITING)  # kinds of tasks with published prompts
 TELLS_TESTS = ("passed", "level_passed", "level_feedback")  # feedback about revealed tests
 GRADED = ("coding", "generation", "game", "reasoning")  # kinds whose problems may be of several grades
 SPLITS = ("train", "validation", "test", "all")
-# The problems that a team can be evaluated on, and the split of `factory.tasks` that they are.
+# Problems on which a team can be evaluated, and their split in `factory.tasks`.
 EVALUATED = {"test": "test", "validation": "eval", "train": "train", "all": "test"}
 MOST_ROLES = 8  # of a coding team: the executor runs each agent's function in a process of its own
-# What the task's own reward reads, and a reward of the user's does not.
+# Fields that only the task's own reward reads, not a user's reward.
 OF_THE_TASKS_REWARD = (
     "task.held_back", "task.cooperation", "task.parsing", "task.bands", "task.matching", "task.total",
 )  # fmt: skip
-# What agents may be told between turns, by the kind of the task; of all other kinds nothing.
+# Values of task.feedback by task.kind; other kinds have no feedback.
 FEEDBACKS = {
     "coding": ("plain", "passed", "level_passed", "level_feedback", "expert_edits"),
     "game": ("played",),
@@ -45,7 +45,7 @@ def several_agents(config: ConfigDict) -> bool:
 
 
 def _of(*kinds: str) -> Callable[[ConfigDict], bool]:
-    """Whether the task is of one of these kinds, or one of the user's, which may read all of ``task``."""
+    """A test for tasks of these kinds, or a user's task, which may read all of ``task``."""
     return lambda config: config.task.kind in kinds or is_dotted(config.task.kind)
 
 
@@ -96,33 +96,36 @@ FIELDS = (
           "corridor, kitchen, philosophers, or the dotted name of your own. Commits: mutants, six, "
           "mutants:<JSONL file of coding problems>, or the path of a JSONL file of commits."),
     value("task.remember", False,
-          "Whether agents in a world read all their earlier prompts and actions before the next one, or the rules and "
-          "what they see now.", Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
+          "In a world: whether agents read all their earlier prompts and actions before the next one, or "
+          "only the rules and what they see now.",
+          Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
     value("task.share_views", False,
-          "Whether every agent in a world reads what all of them see.",
+          "In a world: whether every agent reads what all agents see.",
           Read(lambda c: c.task.kind == "world", "only task.kind='world' reads it")),
     choice("task.train_split", "train", "Split of the problems that are trained on.", SPLITS),
     value("task.eval_source", "",
-          "Validation problems, by which the best state is chosen during training; empty: as task.source."),
+          "Validation problems, by which the best checkpoint of the training is chosen; empty: as "
+          "task.source."),
     choice("task.eval_split", "validation", "Split of the validation problems.", SPLITS),
     value("task.test_source", "",
-          "Test problems, of every reported number, read at both ends of a run only; empty: as task.source."),
+          "Test problems, for all reported numbers, read only at the start and the end of a run; empty: as "
+          "task.source."),
     choice("task.test_split", "test", "Split of the test problems.", SPLITS),
     choice("task.bad_rows", "refuse",
-           "What is done about problems whose tests judge nobody: they fail by themselves, or refuse their own "
-           "canonical solution. Every row is tried in the sandbox before the first iteration.",
-           {"refuse": "all are named and nothing starts", "drop": "all are named and left out"},
+           "What happens to problems whose tests cannot judge: they fail by themselves, or reject their "
+           "own canonical solution. Every row is tried in the sandbox before the first iteration.",
+           {"refuse": "all are listed and the run does not start", "drop": "all are listed and left out"},
            read=Read(_of("coding", "generation", "commits"),
                      "only task.kind='coding', 'generation' and 'commits' have such rows")),
     choice("task.prompts", "examples", "Prompts of coding and writing.",
            {"examples": "the same worked examples for all agents and methods",
             "published": "the structure of the published experiments"},
            read=Read(_of(*PROMPTED), f"only task.kind={', '.join(map(repr, PROMPTED))} read it")),
-    choice("task.cooperation", "influence", "What coding pays for a call of a helper.",
-           {"influence": "its result changed main's, and tests pass",
+    choice("task.cooperation", "influence", "When coding rewards a call of a helper.",
+           {"influence": "if its result changed main's result, and tests pass",
             "observed": "as published, by what main did", "paper": "as published, by main's text"},
            read=Read(_cooperation, "only task.kind='coding' with helpers reads it")),
-    choice("task.parsing", "python", "What of an answer coding judges.",
+    choice("task.parsing", "python", "Which part of an answer coding judges.",
            {"python": "all that Python would run: imports, helpers, any function that is defined",
             "paper": "as published, the text of the function, which must return a value"},
            read=Read(_of("coding"), "only task.kind='coding' reads it")),
@@ -130,27 +133,29 @@ FIELDS = (
     value("task.roles", (),
           'Names of the roles of coding with task.centralised, helpers first; empty: ("aux", "main").'),
     choice("task.feedback", "level_feedback", "What agents read between turns, see docs/turns.md.",
-           {"plain": "that they are to revise their answers", "passed": "whether all checks passed",
+           {"plain": "that they should revise their answers", "passed": "whether all checks passed",
             "level_passed": "a word per level: function, syntax, tests, use of helpers",
             "level_feedback": "what is missing, where the syntax error is, which test failed and how",
             "expert_edits": "advice of the expert of config.expert",
-            "played": "of the game only: all actions, and what they paid",
-            "heard": "of reasoning only: the others' last answers",
-            "heard_scored": "of reasoning only: the same, each with a score, see task.shown_score"},
+            "played": "game only: all actions and their rewards",
+            "heard": "reasoning only: the others' last answers",
+            "heard_scored": "reasoning only: the same, each with a score, see task.shown_score"},
            read=Read(_feedback, "no turn follows in which agents are told anything")),
     number("task.revealed_tests", 1,
            "Tests that feedback, and the tool run_tests, may reveal: the first n; 0: all; -n: the last n.",
            read=Read(_revealed, "only task.kind='coding' with train.turns above 1 and task.feedback="
                      f"{', '.join(map(repr, TELLS_TESTS))}, or with tools.of_task, tells of tests")),
     number("task.held_back", 0.0,
-           "Share of the tests that earn nothing, to see who learned the others by heart.", low=0, high=0.9,
+           "Share of the tests that do not count for the reward, to detect overfitting to the others.",
+           low=0, high=0.9,
            read=Read(_of("coding", "generation"),
                      "only task.kind='coding' and 'generation' have tests to hold back")),
-    choice("task.tests", "given", "Tests that a search for programs of kind generation uses.",
-           {"given": "", "generated": "up to six for each problem, written by the first agent; the given ones "
-            "then judge the final program only"}),
-    value("task.column", "", "Column of the texts of a writing task; empty: that of the source.", _TEXTS),
-    choice("task.bands", "", "Bands of the writing reward; empty: those of the kind.",
+    choice("task.tests", "given", "Tests that a search with task.kind=generation uses.",
+           {"given": "", "generated": "up to six for each problem, written by the first agent; the given "
+            "tests then judge only the final program"}),
+    value("task.column", "", "Column that holds the texts of a writing task; empty: that of the source.",
+          _TEXTS),
+    choice("task.bands", "", "Bands of the writing reward; empty: those of task.kind.",
            ("", "tldr", "arxiv", "arxiv_later"), read=_TEXTS),
     choice("task.matching", "paper", "How transition words are matched.",
            {"paper": "also as parts of words", "corrected": "as words"}, read=_TEXTS),
@@ -158,26 +163,28 @@ FIELDS = (
     number("task.reward_workers", 1, "Parts of a batch that task.reward judges at the same time.", low=1,
            read=_OWN_REWARD),
     choice("task.reward_place", "threads", "Where task.reward judges several parts of a batch.",
-           {"threads": "for rewards that wait, for an endpoint say", "processes": "for rewards that compute"},
+           {"threads": "for rewards that wait, such as for an endpoint",
+            "processes": "for rewards that compute"},
            read=Read(lambda config: bool(config.task.reward) and config.task.reward_workers > 1,
                      "only task.reward with task.reward_workers above 1 reads it")),
-    # Whom task.feedback=expert_edits asks, and how agents named expert:.. are reached: these have the name of
-    # their own model, and tokens and temperature from config.sampling.
+    # The expert of task.feedback=expert_edits, and how agents named expert:.. are reached. These agents have
+    # their own model names, and take tokens and temperature from config.sampling.
     choice("expert.kind", "openai", "How the expert is reached.",
            {"openai": "any endpoint with OpenAI's chat completions", "anthropic": "Anthropic's API",
             "local": "a model in this process"}, read=_EXPERT),
     value("expert.model", "",
-          "Model's name at the endpoint; local: a bundled name, a folder, a .gguf file or a hub id.",
+          "Model's name at the endpoint; with kind=local a bundled name, a folder, a .gguf file or a hub "
+          "id.",
           Read(asks_expert, "only task.feedback='expert_edits' with train.turns above 1 asks it")),
     value("expert.base_url", "", "URL of the endpoint; empty: the API's own.", _EXPERT),
-    # No rule that shows its value: it may be the key itself.
+    # It has no Read rule, whose message would show the value: it may be the key itself.
     value("expert.key_variable", "auto",
           "Environment variable that holds the key; auto: the API's usual one; empty: no key."),
     number("expert.max_tokens", 1024, "Longest answer, tokens.", low=1),
     number("expert.timeout_seconds", 60.0, "Time limit of one attempt, seconds.", low=0.001),
     number("expert.retries", 5, "Attempts after the first one, with growing waits.", low=0),
     number("expert.parallel", 8, "Requests at a time.", low=1),
-    number("expert.requests_per_minute", 0, "Requests in a minute at most; 0: no limit.", low=0),
+    number("expert.requests_per_minute", 0, "Requests in a minute, at most; 0: no limit.", low=0),
     number("expert.token_budget", 0, "Tokens of the run, input and output, at most; 0: no limit.", low=0),
     value("expert.cache", "", "Folder that keeps every answer; empty: expert/ in the run folder.", _EXPERT),
     value("expert.offline", False, "Take answers from the cache only.", _EXPERT),
@@ -185,7 +192,7 @@ FIELDS = (
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field of the task that cannot be."""
+    """One sentence per invalid field of the task."""
     return [
         *_expert(config),
         *_between_turns(config, base),
@@ -198,7 +205,7 @@ def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _own_reward(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """Settings of the task's reward, where one of the user's takes its place."""
+    """Settings of the task's reward, if a user's reward replaces it."""
     reward = config.task.reward
     paths = [path for path in OF_THE_TASKS_REWARD if reward and field(config, path) != field(base, path)]
     return [
@@ -209,7 +216,7 @@ def _own_reward(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _roles(config: ConfigDict) -> list[str]:
-    """Roles of a coding team: as many as the executor takes, and named by one field only."""
+    """Invalid roles of a coding team: too many for the executor, or named by two fields."""
     roles, agents, coding = tuple(config.task.roles), tuple(config.team.agents), config.task.kind == "coding"
     if roles and not (coding and config.task.centralised):
         return [f"task.roles={roles!r}: needs task.kind='coding' and task.centralised=True, allowed is ()"]
@@ -232,7 +239,7 @@ def _advice(config: ConfigDict) -> list[str]:
 
 
 def _centralised(config: ConfigDict) -> list[str]:
-    """One agent for all roles, in a task that has no roles."""
+    """One agent for all roles, in a task without roles."""
     if config.task.centralised and config.task.kind in (*programs.JUDGED_ALONE, reasoning.KIND):
         return [f"task.centralised=True: task.kind={config.task.kind!r} has one role, allowed is False"]
     return []
@@ -256,7 +263,7 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
         return []
     if is_dotted(kind) and feedback in FEEDBACKS["coding"]:
         return []  # the task itself says which of them it gives, see `factory.tasks`
-    if is_dotted(kind) or kind == "world":  # what agents are told is the task's own affair
+    if is_dotted(kind) or kind == "world":  # the task decides its own feedback
         default = base.task.feedback
         own = f"task.kind={kind!r} has its own feedback"
         return [] if feedback == default else [f"task.feedback={feedback!r}: {own}"]
@@ -270,7 +277,7 @@ def _between_turns(config: ConfigDict, base: ConfigDict) -> list[str]:
 
 
 def _world(config: ConfigDict) -> list[str]:
-    """What a task whose turns are the steps of one episode does not go with."""
+    """Fields that a task whose turns are steps of one episode does not allow."""
     c = config.train
     bad: list[str] = []
     if config.task.kind != "world":

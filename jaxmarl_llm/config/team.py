@@ -7,7 +7,7 @@ from jaxmarl_llm.config.fields import Read, as_tuple, choice, number, value
 from jaxmarl_llm.config.options import TAKEN, ConfigDict, field, is_taken
 from jaxmarl_llm.utils.errors import UserError
 
-# What metrics begin with that are no agent's; those of an agent begin with its name.
+# First parts of the names of metrics that belong to no agent; an agent's metrics begin with its name.
 RESERVED = (
     "credit", "engine", "eval", "eval_executor", "eval_greedy", "executor", "expert", "gate", "lessons", "madpo",
     "malt", "maporl", "memory", "mlpo", "preference", "reward_model", "router", "seconds", "sft", "spent", "step",
@@ -16,43 +16,45 @@ RESERVED = (
 WRITERS = {"examples": 3, "published": 5}  # by task.prompts: most agents of task.kind=tldr and arxiv
 FIELDS = (
     value("team.agents", ("aux", "main"),
-          "Names of the agents, in the order of the task's roles; one works alone. Letters, digits and _, and "
-          "no name that other metrics begin with, such as train."),
+          "Names of the agents, in the order of the task's roles; a team may have one agent. Allowed are "
+          "letters, digits and _, and no name with which other metrics begin, such as train."),
     value("team.models", (),
-          "A model per agent; empty: the field model for all. expert:<name> is a model behind the endpoint of "
-          "config.expert, which answers and does not learn; scripted:mixture a script that draws from the known "
-          "rewrites of an optimisation problem; scripted:follower one that follows the lessons about a lock; "
-          "scripted:repeater one that repeats a word of a riddle; scripted:answerer and scripted:describer partners of "
-          "a dialogue, who know the pair of the riddle guess, or the cut descriptions of coding problems; "
-          "scripted:cheap, scripted:mid and scripted:dear answer questions of routes; scripted:planner one "
-          "that takes the right action of a world with the chance gate.planner; scripted:guide is an adviser who knows "
-          "the way to the ball."),
+          "A model per agent; empty: the field model for all. expert:<name> is a model behind the endpoint "
+          "of config.expert, which answers and does not learn. Scripts: scripted:mixture draws from the "
+          "known rewrites of an optimisation problem; scripted:follower follows the lessons about a lock; "
+          "scripted:repeater repeats a word of a riddle; scripted:answerer and scripted:describer are "
+          "partners in a dialogue, who know the pair of the riddle guess, or the parts cut from "
+          "descriptions of coding problems; scripted:cheap, scripted:mid and scripted:dear answer "
+          "questions of routes; scripted:planner takes the right action of a world with probability "
+          "gate.planner; scripted:guide is an adviser who knows the way to the ball."),
     value("team.agent", ConfigDict(),
-          "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with its "
-          "start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; one that is not set is that "
-          "of all agents, of train.lr or of sampling."),
+          "Settings of single agents, team.agent.<name>.<field>: trainable (False: the agent answers with "
+          "its start parameters), lr, temperature, top_p, top_k, min_p, max_new_tokens; a field that is "
+          "not set has the value for all agents, in train.lr or sampling."),
     choice("team.mode", "adapters", "Which parameters are trained.",
-           {"adapters": "LoRA adapters per agent over one shared base", "full": "a copy of the model per agent",
+           {"adapters": "LoRA adapters per agent on one shared base model",
+            "full": "a copy of the model per agent",
             "frozen": "none"}),
-    number("team.rank", 16, "Rank of the adapters; read with team.mode=adapters, as alpha and targets are.",
+    number("team.rank", 16, "Rank of the adapters; rank, alpha and targets are read only with "
+           "team.mode=adapters.",
            low=1),
     number("team.alpha", 32.0, "Scale of the adapters: their product is multiplied by alpha / rank.",
            low=1e-6),
     value("team.targets", ("q", "k", "v", "o", "gate", "up", "down"), "Linear maps that get an adapter.",
           Read(lambda c: c.team.mode == "adapters", "only team.mode='adapters' has adapters")),
     value("team.begin", "",
-          "Run folder whose agents' parameters the team starts from; they are the reference policy of KL terms "
-          "and comparisons too; empty: the model as it is."),
+          "Run folder whose agents' parameters the team starts from; they are also the reference policy of "
+          "KL terms and comparisons; empty: the model as it is."),
     value("team.begin_map", (),
-          'Agents of this team that start as another agent of that run, such as ("aux1=aux", "aux2=aux"); '
-          "empty: as the one of their own name."),
+          'Agents of this team that start from another agent of that run, such as ("aux1=aux", '
+          '"aux2=aux"); empty: from the agent of the same name.'),
     value("team.begin_step", "latest",
           "Checkpoint of that run: latest, best, or a number of iterations."),
 )  # fmt: skip
 
 
 def problems(config: ConfigDict, base: ConfigDict) -> list[str]:
-    """One sentence per field of the team that cannot be."""
+    """One sentence per invalid field of the team."""
     agents, models = tuple(config.team.agents), config.team.models
     bad = _names(agents) + _models(config) + _targets(config.team, base)
     if config.policy.dtype == "float16" and config.team.mode != "frozen":
@@ -85,7 +87,7 @@ def _models(config: ConfigDict) -> list[str]:
 
 
 def _targets(c: ConfigDict, base: ConfigDict) -> list[str]:
-    """Linear maps that cannot get an adapter, or none at all."""
+    """Linear maps that cannot get an adapter, or an empty list of them."""
     given, known = tuple(c.targets), base.team.targets
     if c.mode != "adapters" or given and set(given) <= set(known) and len(set(given)) == len(given):
         return []
@@ -115,9 +117,9 @@ def begins(config: ConfigDict) -> bool:
 
 
 def check_read(config: ConfigDict, workdir) -> None:
-    """ValueError, naming the field, if a team that begins from another run is to answer without a run folder.
+    """ValueError, naming the field, if a team that begins from another run is used without a run folder.
 
-    What it begins with is in its run folder only (`jaxmarl_llm.runs.begin`).
+    Its first parameters are only in its run folder (`jaxmarl_llm.runs.begin`).
     """
     if workdir or not begins(config):
         return
@@ -129,7 +131,7 @@ def check_read(config: ConfigDict, workdir) -> None:
 
 
 def _begin(c: ConfigDict, base: ConfigDict) -> list[str]:
-    """What does not describe the run that a team begins from."""
+    """Invalid fields about the run from which a team begins."""
     bad, agents = [], tuple(c.agents)
     if not c.begin:
         for name in ("begin_map", "begin_step"):

@@ -46,16 +46,19 @@ FIELDS = (
            {"process": "in this process", SANDBOX: "each call in a fresh process of the executor's sandbox"},
            read=_FUNCTIONS),
     value("tools.servers", (),
-          "MCP servers whose tools agents may call: of each the command that starts it, or its http(s) address."),
+          "MCP servers whose tools agents may call: for each the command that starts it, or its http(s) "
+          "address."),
     value("tools.allowed", (), "Names of the servers' tools that agents may call; empty: all.", _SERVERS),
     value("tools.key_variables", (),
-          "Of each server the environment variable with its key, '' for none: sent to an address as a bearer token, "
-          "set for a command; empty: none has one.", _SERVERS),
+          "For each server the environment variable with its key, '' for none; empty: none has one. An "
+          "address gets the key as a bearer token, a command in its environment.", _SERVERS),
     number("tools.timeout_seconds", 30.0,
-           "Time limit of a server's answer, seconds; its start may take 60 at least.", low=0.1),
-    value("tools.of_task", False, "Agents may call the tools of the task: of coding run_tests, see docs/turns.md."),
-    value("tools.agents", (), "Agents that may call tools; empty: all but scripts, which call nothing.", _TOOLS),
-    number("tools.calls", 3, "Most calls before an answer.", low=1, read=_TOOLS),
+           "Time limit of a server's answer, seconds; for its start the limit is at least 60.", low=0.1),
+    value("tools.of_task", False, "Agents may call the tools of the task: in coding run_tests, see "
+          "docs/turns.md."),
+    value("tools.agents", (), "Agents that may call tools; empty: all except scripts, which call nothing.",
+          _TOOLS),
+    number("tools.calls", 3, "Calls before an answer, at most.", low=1, read=_TOOLS),
 )  # fmt: skip
 PROTOCOLS = (
     "simultaneous",
@@ -73,7 +76,7 @@ PROTOCOLS = (
     "advice",
     "dialogue",
 )
-# Systems that compare answers to one prompt, which they are not after calls.
+# Systems that compare answers to one prompt; after calls the prompts differ.
 _ONE_PROMPT = ("madpo", "madpo_iter", "dpo", "malt", "sweet")
 
 
@@ -136,7 +139,7 @@ def _servers(own: ConfigDict) -> list[str]:
     if len(set(servers)) < len(servers):
         bad.append(f"tools.servers={servers!r}: allowed are different ones")
     if not all(type(name) is str and re.fullmatch("[A-Z_][A-Z0-9_]*|", name) for name in variables):
-        # One may be a key itself, so none is shown.
+        # A value may be a key itself, so none is shown.
         bad.append(
             "tools.key_variables: allowed are names of capital letters, digits and _, and '' for no key"
         )
@@ -176,7 +179,7 @@ def _of_server(spec) -> str:
 
 
 def _port(parts) -> bool:
-    """Whether the port is one, or left out."""
+    """Whether the port is valid, or left out."""
     try:
         return parts.port is None or parts.port > 0
     except ValueError:

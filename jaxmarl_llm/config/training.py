@@ -31,75 +31,83 @@ _NO_GRADES = f"only problems of task.kind={', '.join(map(repr, task.GRADED))} ha
 FIELDS = (
     number("train.steps", 100, "Iterations: rollout, credit, update.", low=1),
     number("train.max_minutes", 0.0,
-           "No new iteration once a run has lasted that long, minutes; 0: no limit.", low=0),
-    # The run ends when all budgets that are given are reached; at each one the team is tested.
-    number("train.budget_tokens", 0, "Completion tokens that the training may draw; 0: any.", low=0),
-    number("train.budget_answers", 0, "Joint answers that the training may have judged; 0: any.", low=0),
+           "No new iteration begins after a run has lasted this many minutes; 0: no limit.", low=0),
+    # The run ends when all given budgets are reached; at each budget the team is tested.
+    number("train.budget_tokens", 0, "Completion tokens that the training may draw; 0: no limit.", low=0),
+    number("train.budget_answers", 0, "Joint answers that the training may have judged; 0: no limit.",
+           low=0),
     number("train.prompts", 4, "B: problems per iteration.", low=1),
     number("train.grade_every", 0,
-           "Iterations until problems of the next grade are added; 0: all from the start.", low=0,
+           "Iterations after which problems of the next grade are added; 0: all from the start.", low=0,
            read=Read(task.graded, _NO_GRADES)),
     number("train.redraw", 0,
-           "Most further draws of an iteration, of train.prompts other problems each, in place of problems from "
-           "which nobody would learn (DAPO's dynamic sampling); 0: none.", low=0),
+           "Further draws of an iteration at most, each of train.prompts other problems, in place of "
+           "problems from which no agent would learn (DAPO's dynamic sampling); 0: none.", low=0),
     number("train.rollout_parts", 1,
-           "An iteration's problems are drawn in so many equal parts, and each is judged while the next one is drawn: "
-           "for rewards that take long beside a device that draws fast.", low=1),
+           "Equal parts in which an iteration's problems are drawn; each is judged while the next one is "
+           "drawn. For rewards that are slow compared with sampling.", low=1),
     choice("train.protocol", "simultaneous",
-           "The order in which agents answer, and what they read; or the dotted name of a protocol of your own, "
-           "see docs/tasks.md. Those in which agents read each other need joint_mode=aligned. Of programs, in "
-           "train.turns rounds:",
+           "The order in which agents answer, and what they read; or the dotted name of a protocol of your "
+           "own, see docs/tasks.md. Protocols in which agents read each other need joint_mode=aligned. "
+           "Those from lessonl on have train.turns rounds of programs.",
            {"simultaneous": "all at once", "pipeline": "in order, each reads those before it",
             "discussion": "all answer, read each other, and answer again",
-            "tree": "in order, each answers every path of answers before it G times; one turn",
-            "leader": "all but the last at once, the last reads them; then they read its answer, and so on",
+            "tree": "in order, each answers every path of earlier answers G times; one turn",
+            "leader": "all but the last answer at once, and the last reads them; then they read its "
+            "answer, and so on",
             "review": "in order, each edits the last version", "teams": "two teams discuss, the last agent decides",
-            "routed": "one at a time, whom a router chooses, see the section router",
-            "planner": "a planner decides by words whether a caller calls a tool, a summarizer answers, or nobody, see "
-                       "docs/turns.md",
-            "gated": "in a world: in order, each reads those before it, and actions of too small an advantage are "
-                     "refused, see the section gate",
-            "relay": "all at once, and in every turn other agents, equally many of team.agents",
-            "retrieve": "the first half answers, the second half gives a score to one answer each; one turn",
+            "routed": "one at a time, chosen by a router, see the section router",
+            "planner": "a planner's text decides whether a caller calls a tool, a summarizer answers, or "
+            "neither, see docs/turns.md",
+            "gated": "in a world: in order, each reads those before it; actions with too small an "
+            "advantage are refused, see the section gate",
+            "relay": "all at once, in every turn other agents; equally many of team.agents per turn",
+            "retrieve": "the first half answers, each agent of the second half scores one answer; one turn",
             "advice": "the first agent advises the second one, who acts for advice.every turns; then it advises again",
-            "dialogue": "the first agent asks the second one, who knows the hidden text and does not learn, until it "
-                        "answers",
+            "dialogue": "the first agent asks until it answers; the second one knows the hidden text, "
+            "replies and does not learn",
             **dict.fromkeys(programs.METHODS, ""),
             experience.NAME: "an instructor says what to change, an assistant writes the next version, see the section "
                              "experience"}, dotted=True),
-    number("train.turns", 1, "Answers in a row: from the second on, agents revise theirs after task.feedback.",
+    number("train.turns", 1, "Turns: from the second one on, agents revise their answers after "
+           "task.feedback.",
            low=1),
     number("train.later_samples", 0,
-           "Samples of each agent after a joint answer that is handed on; 0: train.group. With 1 every answer of the "
-           "first turn begins a chain of its own.", low=0, read=Read(_turns, _ONE_TURN)),
+           "Samples of each agent after a joint answer that has a next turn; 0: train.group. With 1 every "
+           "answer of the first turn begins its own chain.", low=0, read=Read(_turns, _ONE_TURN)),
     choice("train.hand_on", "all", "Joint answers of a node that get a next turn.",
            {"all": "a tree", "best": "a chain", "random": "a chain"}, read=Read(_turns, _ONE_TURN)),
-    # Rewards of one's own may be negative.
+    # A user's rewards may be negative.
     number("train.stop_above", 0.0,
-           "No next turn where the mean reward of a node, on its own scale, is greater; 0: off.", low=-1e6,
+           "A node whose mean reward, in units of the reward, is greater than this has no next turn; 0: "
+           "off.", low=-1e6,
            read=Read(_more_turns, _ONE_TURN)),
-    number("train.minibatches", 1, "Shares of the problems of an iteration, with an update on each.", low=1),
+    number("train.minibatches", 1, "Parts of the problems of an iteration, with one update on each.",
+           low=1),
     number("train.epochs", 1, "Passes over the completions of an iteration, each with all its minibatches.", low=1),
-    # Of each part that mesh.data divides the problems into:
-    number("train.prompts_per_microbatch", 1, "Prompts whose keys and values are in memory together.", low=1),
+    # In each part that mesh.data divides the problems into:
+    number("train.prompts_per_microbatch", 1, "Prompts whose keys and values are in memory at the same "
+           "time.", low=1),
     number("train.later_prompts_per_microbatch", 0,
-           "The same of later turns with train.later_samples=1, where each prompt has one completion: it, or the "
-           "largest number that divides it and the prompts; 0: train.prompts_per_microbatch.", low=0,
+           "The same for later turns with train.later_samples=1, where each prompt has one completion: the "
+           "greatest common divisor of this and the number of prompts is used; 0: "
+           "train.prompts_per_microbatch.", low=0,
            read=Read(_single, "only turns with one completion to a prompt read it")),
     number("train.tokens_per_microbatch", 512,
-           "Tokens of an agent's completions whose activations are in memory together.", low=1),
-    number("train.lr", 2e-5, "Learning rate of AdamW, after the first updates of train.warmup.", low=0),
-    number("train.warmup", 0, "First updates, in which the learning rate rises to lr.", low=0),
-    choice("train.decay", "constant", "Learning rate over the updates after those.",
+           "Tokens of an agent's completions whose activations are in memory at the same time.", low=1),
+    number("train.lr", 2e-5, "Learning rate of AdamW, after the first train.warmup updates.", low=0),
+    number("train.warmup", 0, "First updates, in which the learning rate rises to train.lr.",
+           low=0),
+    choice("train.decay", "constant", "Learning rate over the updates after the warm-up.",
            ("constant", "linear", "cosine")),
     number("train.weight_decay", 0.0, "Weight decay of AdamW, per unit of learning rate.", low=0),
     choice("train.param_dtype", "float32",
-           "Dtype of the parameters that learn; in bfloat16 an update is rounded at random, without bias, to one of "
-           "the two nearest numbers.", ("float32", "bfloat16")),
+           "Dtype of the parameters that learn; in bfloat16 an update is rounded randomly, without bias, "
+           "to one of the two nearest numbers.", ("float32", "bfloat16")),
     choice("train.moment_dtype", "float32",
-           "Dtype that AdamW's two moments are kept in between updates, rounded likewise.",
+           "Dtype in which AdamW's two moments are kept between updates, rounded in the same way.",
            ("float32", "bfloat16")),
-    number("train.grad_clip", 1.0, "Limit of the gradient's global norm per agent; 0: none.", low=0),
+    number("train.grad_clip", 1.0, "Limit of the gradient's global norm per agent; 0: no limit.", low=0),
 )  # fmt: skip
 
 
@@ -162,7 +170,7 @@ _NO_GROUPS = {
 
 
 def _redraw(config: ConfigDict) -> list[str]:
-    """Further draws where it is not the advantages in a group that agents learn from."""
+    """Further draws for a system in which agents do not learn from advantages in a group."""
     c, why = config.train, ""
     row = systems.SYSTEMS.get(c.system)
     if row is not None and row.learns_from != systems.GROUP:
@@ -175,7 +183,7 @@ def _redraw(config: ConfigDict) -> list[str]:
 
 
 def _parts(config: ConfigDict) -> list[str]:
-    """Rollouts in parts where problems do not divide, or something cannot serve two rollouts."""
+    """Rollouts in parts if the problems cannot be divided, or two rollouts cannot run at once."""
     c, why = config.train, ""
     if c.rollout_parts <= 1:
         return []

@@ -1,15 +1,15 @@
-"""What an iteration consists of, from its config alone; nodes that end early make it less."""
+"""How much an iteration computes, from its config alone; nodes that end early reduce it."""
 
 from jaxmarl_llm.config import advice, agent_settings, critic, experience, gate, imitation, maporl, systems
 from jaxmarl_llm.config.programs import METHODS
 
 
 def nodes(config) -> list[int]:
-    """Nodes of each turn: the problems, then the answers that are handed on; of a tree its last paths."""
+    """Nodes of each turn: the problems, then continued answers; for a tree the paths to the last agent."""
     c = config.train
     if c.protocol == "tree":
         return [c.prompts * c.group ** (len(config.team.agents) - 1)]
-    if c.protocol in METHODS:  # a chain goes on as it began: its later programs count as samples too
+    if c.protocol in METHODS:  # a chain does not branch: its later programs count as samples too
         return [c.prompts] * c.turns
     if c.protocol in ("dialogue", "routed"):  # every dialogue, and every route, is a chain of its own
         return [c.prompts] + [c.prompts * c.group] * (c.turns - 1)
@@ -27,13 +27,13 @@ def samples(config) -> list[int]:
 
 
 def answers(config) -> int:
-    """Completions of each agent in one iteration that are parts of joint answers; of a relay the most of any agent."""
+    """Completions of each agent in an iteration, in joint answers; for a relay the most of any agent."""
     by_turn = [n * drawn for n, drawn in zip(nodes(config), samples(config), strict=True)]
     return max(by_turn) if config.train.protocol == "relay" else sum(by_turn)
 
 
 def candidates(config) -> int:
-    """Texts that are drawn in training for one that goes on."""
+    """Texts sampled in training for each text that continues the dialogue."""
     return config.sweet.candidates if config.train.system == "sweet" else 1
 
 
@@ -84,12 +84,12 @@ def agents_per_turn(config) -> int:
 
 
 def remarks(config) -> int:
-    """Completions of each agent in one iteration that are no programs: lessons, reflections, plans."""
+    """Completions of each agent in one iteration that are not programs: lessons, reflections, plans."""
     return remarks_of_chain(config) * config.train.prompts * config.train.group
 
 
 def remarks_of_chain(config) -> int:
-    """The same in one chain, at most: of some programs no lesson is asked, and a planner may need fewer calls."""
+    """The same in one chain, at most: some programs get no lesson, and a planner may need fewer calls."""
     c = config.train
     if c.protocol == "lessonl" and config.lessons.select != "none":
         return c.turns - (config.lessons.bank == "problem")  # those of the last round are for later problems
@@ -105,14 +105,14 @@ def advised(config) -> int:
 
 
 def period(config) -> int:
-    """Turns after which the same agents answer again, where not all answer in every turn; else 0."""
+    """Turns after which the same agents answer again; 0 if all agents answer in every turn."""
     return config.advice.every if advice.of(config) else 0
 
 
 def answers_per_node(config, drawn: int = 0) -> int:
-    """Joint answers of one node: G, or G**N where all combinations are judged; see `forest.joint_samples`.
+    """Joint answers of one node: G, or G**N if all combinations are judged; see `forest.joint_samples`.
 
-    ``drawn``: G; 0: that of the first turn.
+    ``drawn``: G; 0: G of the first turn.
     """
     c, agents = config.train, len(config.team.agents)
     drawn = drawn or c.group
@@ -127,7 +127,7 @@ def shares_samples(config) -> bool:
 
 
 def partner_completions(config) -> int:
-    """Completions of one iteration that are drawn for the partners' sake alone."""
+    """Completions of one iteration that are sampled only for the returns of partners."""
     return config.train.partner_samples * config.train.prompts * len(config.team.agents)
 
 
@@ -140,13 +140,13 @@ def joint_answers(config) -> int:
 
 
 def counterfactual_answers(config) -> int:
-    """Most joint answers that are judged besides, without each agent's part; equal ones count once."""
+    """Most joint answers that are also judged without each agent's part; equal ones count once."""
     c, agents = config.train, len(config.team.agents)
     if not c.counterfactual:
         return 0
     if advice.of(config):  # every episode once more, without the adviser
         return joint_answers(config)
-    # With all combinations an agent's samples leave the same answers behind.
+    # With all combinations, all samples of an agent have the same counterfactual answers.
     power, by_turn = (
         agents - 1 if c.joint_mode == "cross" else 1,
         zip(nodes(config), samples(config), strict=True),
@@ -155,7 +155,7 @@ def counterfactual_answers(config) -> int:
 
 
 def counterfactual_completions(config) -> int:
-    """Completions that are drawn for those answers, and that nobody learns from."""
+    """Completions sampled for these counterfactual answers; no agent learns from them."""
     c, agents = config.train, len(config.team.agents)
     if c.counterfactual == "reference":
         return agents * c.prompts
@@ -168,7 +168,7 @@ def counterfactual_completions(config) -> int:
 
 
 def completions(config) -> int:
-    """Completions of one iteration, all agents and turns together; of a discussion both rounds."""
+    """Completions of one iteration, all agents and turns together; for a discussion both rounds."""
     c = config.train
     if imitation.draws_nothing(config):
         return 0
