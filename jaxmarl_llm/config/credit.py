@@ -59,7 +59,7 @@ FIELDS = (
     choice("train.baseline", "mean", "What is subtracted from the returns of a group.",
            {"mean": "", "leave_one_out": "mean of the other samples", "max": "", "none": ""}),
     value("train.normalise", False, "Divide advantages by a standard deviation, see train.normalise_by."),
-    choice("train.normalise_by", "group", "Of what.",
+    choice("train.normalise_by", "group", "Which values the standard deviation is taken of.",
            {"group": "the returns of the group", "agent": "all advantages of the agent in the iteration"}),
 )  # fmt: skip
 

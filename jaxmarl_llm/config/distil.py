@@ -20,9 +20,9 @@ FIELDS = (
     choice("distil.fuse", "min_ce", "How several teachers of a text are combined, by their cross-entropy C "
            "on it.",
            {"min_ce": "the one with the smallest C", "avg_ce": "their mean with weights exp(-C)"}, read=_READ),
-    choice("distil.cost", "byte", "What C is in nats per.",
-           {"byte": "byte of the text, the same for all teachers",
-            "token": "token of the teacher, as in the released code, to reproduce it"}, read=_READ),
+    choice("distil.cost", "byte", "Unit in which C is computed, in nats.",
+           {"byte": "per byte of the text, which all teachers share",
+            "token": "per token of the teacher, as in the released code, to reproduce it"}, read=_READ),
     choice("distil.align", "bytes", "How tokens of a teacher with another tokenizer become the agent's.",
            {"bytes": "by the bytes at which they begin and end",
             "edits": "by edit distances, as in the paper"},

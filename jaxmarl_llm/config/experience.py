@@ -36,8 +36,9 @@ _KEPT = Read(remembers, "only train.protocol='experience' with experience.bank='
 _SHOWN = Read(shows, "only train.protocol='experience' with a memory that is shown has examples")
 _ENCODED = Read(encodes, "only experience.select='cosine' and 'two_step' compare vectors of texts")
 FIELDS = (
-    choice("experience.bank", "run", "Life of a shortcut.",
-           {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "nothing is kept"},
+    choice("experience.bank", "run", "How long shortcuts are kept.",
+           {"run": "shortcuts of earlier problems are kept, and saved with the run", NONE: "no shortcut is "
+            "kept"},
            read=_OWN),
     choice("experience.select", "cosine", "Which examples of other problems the two agents read. The "
            "instructor's examples are chosen by the last version, the assistant's by the instruction.",

@@ -57,7 +57,7 @@ FIELDS = (
     choice("policy.attention", "auto", "Attention over prompts and completions; tokens are always sampled "
            "with xla.",
            {"auto": "the device's own, if supported",
-            "xla": "writes the scores", "cudnn": "NVIDIA GPUs",
+            "xla": "computes all scores", "cudnn": "NVIDIA GPUs",
             "splash": "TPUs"}),
     number("executor.workers", 0, "Programs that run at the same time; 0: one per CPU of this process.",
            low=0),

@@ -38,7 +38,7 @@ FIELDS = (
            read=Read(lambda c: _pairs(c) and (c.preference.pairs > 0 or c.preference.selection == "halves"),
                      f"{_NO_PAIRS}, and with preference.pairs=0 all pairs are kept")),
     choice("preference.replay", "all", "Pairs to learn from, in the systems that end in _iter.",
-           {"current": "of this iteration", "nearest": "of the last iterations", "all": "",
+           {"current": "those of this iteration", "nearest": "those of the last iterations", "all": "",
             "decay": "all, with total weight lambda^a for age a"},
            read=Read(_pairs, _NO_PAIRS)),
     number("preference.nearest", 3, "Iterations of replay=nearest, including the current one.",

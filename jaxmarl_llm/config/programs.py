@@ -54,7 +54,7 @@ FIELDS = (
     number("timing.min_pairs", 7, "Pairs of calls at least, odd; 7 is the smallest number with a 95 % "
            "interval.",
            low=7, high=999, read=_TIMED),
-    number("timing.max_pairs", 21, "Most pairs of calls, odd.", low=7, high=999, read=_TIMED),
+    number("timing.max_pairs", 21, "Pairs of calls at most, odd.", low=7, high=999, read=_TIMED),
     number("timing.width", 0.1, "No more pairs follow once the width of the interval is at most this share "
            "of the median.",
            low=1e-6, read=_TIMED),
@@ -89,8 +89,8 @@ FIELDS = (
     value("lessons.encoder", "policy",
           "Encoder of lessons and sources, for relevance: policy (mean of the first model's last hidden states), "
           "ngrams (needs no model), or the dotted name of a function, texts -> vectors.", _LESSONS),
-    choice("lessons.bank", "problem", "Life of a lesson.",
-           {"problem": "a bank for each problem", "run": "lessons of earlier problems are kept"},
+    choice("lessons.bank", "problem", "How long lessons are kept.",
+           {"problem": "for one problem", "run": "lessons of earlier problems are kept"},
            read=_LESSONS),
     number("lessons.keep", 200, "With bank=run: lessons that are kept at most; the newest stay.",
            low=1, read=_LESSONS),

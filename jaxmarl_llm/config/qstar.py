@@ -69,7 +69,7 @@ FIELDS = (
            "answers have lines.", low=1,
            read=_SEARCH),
     number("qstar.updates", 20, "Updates of the model in a round.", low=1, read=_SEARCH),
-    number("qstar.batch", 16, "Texts of an update.", low=1, read=_SEARCH),
+    number("qstar.batch", 16, "Texts in an update.", low=1, read=_SEARCH),
     number("qstar.lr", 1e-3, "Learning rate of the model's AdamW.", low=0, read=_SEARCH),
 )  # fmt: skip
 

@@ -180,10 +180,10 @@ FIELDS = (
     # It has no Read rule, whose message would show the value: it may be the key itself.
     value("expert.key_variable", "auto",
           "Environment variable that holds the key; auto: the API's usual one; empty: no key."),
-    number("expert.max_tokens", 1024, "Longest answer, tokens.", low=1),
+    number("expert.max_tokens", 1024, "Longest answer in tokens.", low=1),
     number("expert.timeout_seconds", 60.0, "Time limit of one attempt, seconds.", low=0.001),
     number("expert.retries", 5, "Attempts after the first one, with growing waits.", low=0),
-    number("expert.parallel", 8, "Requests at a time.", low=1),
+    number("expert.parallel", 8, "Requests at the same time.", low=1),
     number("expert.requests_per_minute", 0, "Requests in a minute, at most; 0: no limit.", low=0),
     number("expert.token_budget", 0, "Tokens of the run, input and output, at most; 0: no limit.", low=0),
     value("expert.cache", "", "Folder that keeps every answer; empty: expert/ in the run folder.", _EXPERT),
