@@ -42,7 +42,7 @@ def pad_with_stems(
     """The prompts of every agent of a stack as arrays, with their beginnings separate.
 
     Args:
-      prompts_NB, sizes, agents: as in `padding.pad_team`; copies of an agent's first prompt may fill its list.
+      prompts_NB, sizes, agents: as in `padding.pad_team`; an agent's first prompt may be repeated at the end.
       stems_N: for each of an agent's own prompts, how many leading tokens are an earlier prompt; 0: none.
       shards: number of shards of the rows; it must also divide the stems.
 
