@@ -1,1 +1,1 @@
-"""From a config to objects. The code that this folder calls does not know the ConfigDict."""
+"""Build objects from a config. The code that this folder calls does not know the ConfigDict."""

@@ -1,4 +1,4 @@
-"""Models made by name, with random weights and without files."""
+"""Built-in models with random weights, selected by name; they need no files."""
 
 from collections.abc import Sequence
 
@@ -30,9 +30,10 @@ def random_model(config, seed: Sequence[int], on_host: bool = False) -> weights.
 
 
 def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
-    """A tiny policy over the words of `tasks.game`, for one agent each or one that is `task.centralised`;
-    or over those of `tasks.lock`, of riddles, of `guess`, whose moves it knows the form of, of a world,
-    or of the six commits.
+    """A tiny policy over the words of the config's toy task.
+
+    The tasks: the matrix game (with ``task.centralised`` one agent answers for all), the lock, riddles,
+    `guess` (the policy knows the form of its moves), a world, and the six commits.
     """
     how = dict(compute_dtype=jnp.dtype(config.policy.dtype), remat=config.policy.remat, on_host=on_host)
     if config.task.kind == "reasoning" and sources.parse(config.task.source)[0] == "guess":
@@ -62,7 +63,7 @@ def game_model(config, seed: Sequence[int], on_host: bool = False) -> weights.Lo
 
 
 def code_model(config, seed: Sequence[int], on_host: bool = False) -> weights.LoadedModel:
-    """A tiny policy that writes functions of one line, any of `tasks.toys.sums`."""
+    """A tiny policy that can write every one-line function of `tasks.toys.sums`."""
     return word_model.build(
         sums.texts(),
         sums.habits(word_model.START, word_model.END),

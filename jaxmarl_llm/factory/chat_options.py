@@ -1,4 +1,4 @@
-"""From ``config.model_options`` to chat templates, and the date that the prompts of a run have."""
+"""Chat templates from ``config.model_options``, and the date in a run's prompts."""
 
 import datetime
 import pathlib
@@ -15,16 +15,16 @@ FIELD = "model_options.chat_template"
 
 
 def today() -> datetime.date:
-    """The day, by the clock of this machine."""
+    """Today's date by this machine's clock."""
     return datetime.date.today()
 
 
 def dated(config, *folders):
     """A copy of the config whose ``model_options.date`` is filled in.
 
-    It is the config's own, else that of the first folder with a run or a search (so that all their prompts
-    have one date, whenever they are resumed or evaluated), else today. With several processes, the first one
-    decides. Empty folder names are ignored.
+    It is the config's own date, else that of the first folder that holds a run or a search, else today.
+    So all prompts of a run have the same date, also when it is resumed or evaluated later. With several
+    processes, the first one decides. Empty folder names are ignored.
     """
     config, saved = config.copy_and_resolve_references(), (_saved_date(each) for each in folders if each)
     first = distributed.on_main(lambda: next(filter(None, saved), "") or today().isoformat())
@@ -33,7 +33,7 @@ def dated(config, *folders):
 
 
 def _saved_date(folder) -> str:
-    """The date in the config.json of a run or a search; nothing if there is none."""
+    """The date in the config.json of a run or a search; "" if there is none."""
     path = pathlib.Path(folder) / "config.json"
     saved = formats.read(path) if path.is_file() else {}
     return saved.get("config", saved).get("model_options", {}).get("date", "")
@@ -42,7 +42,7 @@ def _saved_date(folder) -> str:
 def apply(config, tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer with the chats that ``config.model_options`` describes; an empty date is today's.
 
-    ValueError as `Tokenizer.with_chat` says.
+    Raises the ValueError of `Tokenizer.with_chat`.
     """
     c = config.model_options
     date = datetime.date.fromisoformat(c.date) if c.date else today()
@@ -50,16 +50,16 @@ def apply(config, tokenizer: Tokenizer) -> Tokenizer:
 
 
 def date_matters(config, team: Team) -> bool:
-    """Whether a chat template writes a date: one of the team, or that of a local expert, which may do so.
+    """Whether a chat template of the team writes a date; that of a local expert is assumed to.
 
-    If none does, the date is no part of a run.
+    If none does, a run does not depend on the date.
     """
     local = asks_expert(config) and config.expert.kind == "local"
     return local or any(getattr(member.tokenizer, "date", "") for member in team.members)
 
 
 def check_arguments(config, tokenizers: Mapping[str, Tokenizer]) -> None:
-    """ValueError for an argument in the config that no chat template reads; tokenizers by model's name."""
+    """ValueError for a config argument that no chat template reads; ``tokenizers`` by model name."""
     templates = {name: each.template for name, each in tokenizers.items()}
     read = {name: chat_template.variables(text) if text else () for name, text in templates.items()}
     for name, value in config.model_options.chat_template.items():
@@ -72,5 +72,5 @@ def check_arguments(config, tokenizers: Mapping[str, Tokenizer]) -> None:
 
 
 def _own(names) -> str:
-    """The arguments among what a template reads."""
+    """The arguments among the names that a template reads."""
     return ", ".join(sorted({*names} - {*chat_template.GIVEN})) or "none"

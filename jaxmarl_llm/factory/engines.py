@@ -1,4 +1,4 @@
-"""From a config to the engine that draws completions."""
+"""Build the engine that samples completions from a config."""
 
 import contextlib
 import hashlib
@@ -16,15 +16,15 @@ from jaxmarl_llm.utils import distributed, user_cache
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
-FOLDER = "adapters"  # in the run folder, where the config names no other
+FOLDER = "adapters"  # in the run folder, unless the config names another folder
 
 
 @contextlib.contextmanager
 def opened(config, folder, ahead: CompiledAhead | None = None) -> Iterator[Engine]:
-    """The engine of a run in ``folder``, until the block ends. ``ahead``: see `LocalEngine`.
+    """The engine of a run in ``folder``, closed when the block ends. ``ahead``: see `LocalEngine`.
 
-    UserError naming the server if one does not answer, or the folder of the adapters if it cannot be written to,
-    and for several processes of one run, each of which would draw all completions.
+    UserError naming the server if one does not answer, or the adapter folder if it cannot be written to.
+    Also UserError for several processes of one run, since each would sample all completions.
     """
     if not engine_config.by_servers(config):
         yield LocalEngine(ahead) if ahead else LOCAL
@@ -47,7 +47,7 @@ def opened(config, folder, ahead: CompiledAhead | None = None) -> Iterator[Engin
 
 
 def _adapter_folder(given: str, run_folder: pathlib.Path) -> pathlib.Path:
-    """The folder of the adapters, which can be written to; ``given``: as the config names it."""
+    """The adapter folder, checked to be writable; ``given``: its name in the config."""
     if not given:
         return run_folder / FOLDER
     folder = user_cache.expanded(given)

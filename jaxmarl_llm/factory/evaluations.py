@@ -1,4 +1,4 @@
-"""Evaluations with the settings of a config: of a team in memory, or of a run folder's."""
+"""Evaluate a team in memory, or that of a run folder, with the settings of a config."""
 
 import contextlib
 import math
@@ -49,10 +49,10 @@ def evaluate(
 ) -> evaluation.Evaluations:
     """`evaluation.evaluate` with the run's sampling settings and protocol.
 
-    ``key``: where samples come from. A run has streams of its own for validation and for the test (see
-    `run_evaluations`); every other command takes "report", so that it measures with draws that chose nothing.
-    ``memory``: lessons of earlier problems, and ``toolbox``: see `protocols.build`. ``alone``: False where other
-    trainings of this process draw together with it. ``options``: others of `evaluation.evaluate`.
+    ``key``: random key of the samples. A run has separate streams for validation and test (see
+    `run_evaluations`); every other command uses "report", whose samples were not used to select a checkpoint.
+    ``memory`` (lessons of earlier problems) and ``toolbox``: see `protocols.build`. ``alone``: False if other
+    trainings of this process sample together with it. ``options``: others of `evaluation.evaluate`.
     """
     return evaluation.evaluate(
         team,
@@ -76,21 +76,21 @@ def evaluate(
 
 
 def _may_overlap(config, team: team_lib.Team, toolbox, engine: Engine) -> bool:
-    """Whether a batch may be drawn while another is judged: nothing but the sampler here and the task is called."""
+    """Whether a batch may be sampled while another is judged: only the local sampler and task are called."""
     own = jax.process_count() == 1 and not is_dotted(config.train.protocol)
     here = isinstance(engine, LocalEngine) and not any(member.remote for member in team.members)
     return own and here and toolbox is None and all(m.stack.layout.mesh is None for m in team.members)
 
 
 def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: int = 1) -> int:
-    """Most completions of an agent in a batch of an evaluation, greedy ones counted, see `sizes.items_that_fit`.
+    """Most completions per agent in an evaluation batch, greedy ones included; see `sizes.items_that_fit`.
 
     Args:
-      config: of the training, whose sampler has room already.
+      config: of the training, for whose sampler there is memory already.
       team: the agents.
-      held: arrays that stay on the devices, in any tree.
+      held: pytree of arrays that stay on the devices.
       samples: answers per problem; 0 for ``config.eval.samples``.
-      seeds: runs that are trained together, which share the memory.
+      seeds: number of runs that are trained together and share the memory.
     """
     answers, limit = (samples or config.eval.samples) + 1, device_memory.limit(jax.local_devices()[0])
     if limit is None:
@@ -109,13 +109,13 @@ def rows_per_batch(config, team: team_lib.Team, held, samples: int = 0, seeds: i
 
 
 def training_cache_bytes(config, stack: team_lib.Stack) -> float:
-    """`cache_bytes` of the calls of an iteration."""
+    """`cache_bytes` of the sampler calls of a training iteration."""
     group = config.train.group + config.train.partner_samples
     return cache_bytes(config, stack, sampler_calls.of_training(config, stack.agents, group))
 
 
 def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Call]) -> float:
-    """Bytes on one device of the keys and values of the longest answers, in the largest of a stack's calls."""
+    """Bytes of the KV cache on one device, for the largest of a stack's calls with answers of full length."""
     tokens = config.sampling.max_prompt_tokens, agent_settings.longest(config)
     policy = stack.sampler or stack.policy
 
@@ -127,7 +127,7 @@ def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Cal
 
 
 def shown_in(display: console.ProgressDisplay) -> dict[str, Callable]:
-    """Options of `evaluation.evaluate` that show items done, before the results, and turns of conversations."""
+    """Options of `evaluation.evaluate` that show progress: items done, and turns of conversations."""
     return {
         "progress": lambda done, total: done < total and display.update(done, {}),
         "drawn": lambda turns: display.note(f"turn {turns + 1} of a conversation"),
@@ -135,10 +135,10 @@ def shown_in(display: console.ProgressDisplay) -> dict[str, Callable]:
 
 
 def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
-    """Evaluate the agents of a run, or those that a run with this config would start from.
+    """Evaluate the agents of a run, or the initial agents of a run with this config.
 
     Args:
-      config: the team, how it speaks, and the problems.
+      config: the team, its protocol and sampling, and the problems.
       workdir: run folder whose checkpoint is restored, or an exported team; empty for the untrained team.
       which: ``best``, ``latest`` or a step.
       samples: answers per problem; 0 for ``config.eval.samples``.
@@ -146,11 +146,11 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
       split: problems to answer, one of `EVALUATED`.
 
     Returns:
-      {"sampled": Evaluation, "greedy": Evaluation}, and what `experiments.evaluate` writes as JSON.
+      {"sampled": Evaluation, "greedy": Evaluation}, and the JSON data that `experiments.evaluate` writes.
 
     Raises:
-      ValueError: for an invalid k, samples or checkpoint, before any model is loaded, and what loading
-        raises.
+      ValueError: for an invalid k, samples or checkpoint, before any model is loaded, and any error of
+        loading.
     """
     check_read(config, workdir)
     config = chat_options.dated(config, workdir)
@@ -214,10 +214,10 @@ def _state(workdir, which) -> str:
 
 
 def build_split(config, executor, split: str, expert=None):
-    """The task with the problems of one of `EVALUATED`; ValueError for another one.
+    """The task with the problems of one of `EVALUATED`; ValueError for another ``split``.
 
-    validation and test come from their own sources, see `tasks.build_task`; all are those of all three splits
-    of the test's source.
+    "validation" and "test" have their own sources, see `tasks.build_task`; "all" means all three splits of
+    the test's source.
     """
     if split not in EVALUATED:
         raise UserError(f"--split={split!r}: allowed are {', '.join(EVALUATED)}")

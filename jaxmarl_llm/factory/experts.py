@@ -1,4 +1,4 @@
-"""From a config to the experts that answer for agents that are not local models."""
+"""Build, from a config, the experts that answer for agents that are not local models."""
 
 import dataclasses
 import functools
@@ -25,25 +25,25 @@ from jaxmarl_llm.tasks.worlds.ball import Guide
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import files
 
-# A run's config can be given with another field: --config=<run>/config.json.
+# A run's config can be given with a changed field: --config=<run>/config.json.
 CACHE_ELSEWHERE = "give --config.expert.cache=<folder that you may write to>"
 
 
 def build(
     config, items: Sequence[Any] = (), workdir="", spent: Mapping[str, Mapping] | None = None
 ) -> dict[str, Expert]:
-    """Who is asked for the texts of remote agents, by the model's name in ``team.models``.
+    """The experts that write the texts of remote agents, by the model's name in ``team.models``.
 
-    Each endpoint keeps its answers with those of `build_expert`, and has a token budget of its own.
+    All endpoints cache their answers in the folder of `build_expert`; each has its own token budget.
 
     Args:
-      config: its ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
-      items: of all tasks that scripted agents are asked about.
+      config: ``expert`` says how endpoints are reached; their models' names are in ``team.models``.
+      items: of all tasks that scripted agents answer.
       workdir: run folder.
-      spent: what each had spent when the run was interrupted, as `Account.metadata` says.
+      spent: costs of each when the run was interrupted, as returned by `Account.metadata`.
 
     Raises:
-      ValueError: for what the user must change, ExpertError if an endpoint is not there.
+      ValueError: for what the user must change, ExpertError if an endpoint cannot be reached.
     """
     speakers, spent = {}, spent or {}
     for name in dict.fromkeys(remote.agents(config).values()):
@@ -59,7 +59,7 @@ def build(
 
 
 def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, int], str]:
-    """What writes the texts of one of `remote.SCRIPTS`."""
+    """The function that writes the texts of one of `remote.SCRIPTS`."""
     if name in routes.SCRIPTS:
         return routes.Answerer(name, items)
     if name == "scripted:mixture":
@@ -78,28 +78,28 @@ def _script(name: str, items: Sequence[Any], seed: int) -> Callable[[Request, in
 
 
 class Account:
-    """The costs of a run's speakers, including answers that a killed process had paid for."""
+    """The costs of a run's speakers, including answers paid for by an interrupted process."""
 
     def __init__(self, speakers: Mapping[str, Expert], team: Team):
         self._speakers, self._team = speakers, team
         self._before = dict.fromkeys(speakers, Spent())
 
     def take(self, turns: Sequence[Turn]) -> None:
-        """Count answers that come from a journal and are not asked for again."""
+        """Count answers that are read from a journal instead of requested again."""
         for turn in turns:
             if turn.cost is not None:
                 name = self._team[turn.agent].model_name
                 self._before[name] = _sum(self._before[name], Spent(1, *turn.cost))
 
     def metadata(self) -> dict[str, dict[str, int]]:
-        """What each has spent since the run began, as JSON data."""
+        """The cost of each speaker since the run began, as JSON data."""
         return {
             name: dataclasses.asdict(_sum(expert.spent, self._before[name]))
             for name, expert in self._speakers.items()
         }
 
     def metrics(self) -> dict[str, float]:
-        """The same, keyed ``<model's name>/<what>``."""
+        """The same costs, keyed ``<model's name>/<what>``."""
         spent = self.metadata()
         return {f"{name}/{what}": float(n) for name, own in spent.items() for what, n in own.items()}
 
@@ -110,9 +110,9 @@ def _sum(one: Spent, other: Spent) -> Spent:
 
 
 def build_expert(config, workdir="", spent: Spent | None = None):
-    """The expert that is asked between turns, or None; what it spends counts from ``spent`` on.
+    """The expert that is asked between turns, or None; its costs are added to ``spent``.
 
-    ValueError for what the user must change (no key, no package, no model), ExpertError if it is not there.
+    ValueError for what the user must change (no key, package or model), ExpertError if it cannot be reached.
     """
     if not asks_expert(config):
         return None
@@ -122,19 +122,19 @@ def build_expert(config, workdir="", spent: Spent | None = None):
 
 
 def expert_options(config, workdir="") -> dict:
-    """How ``config.expert`` is reached, for `experts.build`; answers are kept in the run folder, if any."""
+    """Options of `experts.build` from ``config.expert``; answers are cached in the run folder, if any."""
     options = config.expert.to_dict()
     del options["max_tokens"]
     if config.expert.kind == "local":
         written = {name: config.model_options[name] for name in ("chat", "chat_template")}
         options |= {"load": functools.partial(_load_expert, config), "prompts": str(written)}
     cache = options["cache"] or (workdir and str(pathlib.Path(workdir) / "expert"))
-    if cache and not options["offline"]:  # an answer that is paid for must not be lost
+    if cache and not options["offline"]:  # a paid answer must not be lost
         files.ensure_writable(pathlib.Path(cache) / "answer.json", CACHE_ELSEWHERE)
     return options | {"cache": cache}
 
 
 def _load_expert(config, name: str) -> weights.LoadedModel:
-    """A local expert's model, whose chats are written as ``model_options`` says."""
+    """A local expert's model, with the chat template of ``model_options``."""
     model = weights.load(name)
     return model.replace(tokenizer=model.tokenizer and chat_options.apply(config, model.tokenizer))

@@ -1,4 +1,4 @@
-"""From a config to the teachers of its demonstrations, as `experiments.fuse` has kept them beside these."""
+"""Demonstrations with teacher predictions, which `experiments.fuse` saved beside them."""
 
 import dataclasses
 import pathlib
@@ -9,15 +9,15 @@ from jaxmarl_llm.fusion import cache, fuse, pieces, targets, texts
 from jaxmarl_llm.systems.demonstrations import Encoded
 from jaxmarl_llm.utils.errors import UserError
 
-TEACHERS = "teachers"  # folder beside the file of texts, with one for each teacher
+TEACHERS = "teachers"  # folder beside the file of texts, with a folder per teacher
 
 
 def with_teachers(config, encoded: Sequence[Encoded], tokenizers: Mapping) -> list[Encoded]:
-    """The demonstrations of ``sft.source``, in its order, with their teachers' predictions.
+    """The demonstrations of ``sft.source``, in the order of ``encoded``, with their teachers' predictions.
 
     Raises:
-      ValueError: if the file has no teachers beside it, if an agent's tokens do not decode to the texts, or
-        if most positions are misaligned.
+      ValueError: if there are no teachers beside the file, if an agent's tokens do not decode to the texts,
+        or if most positions are misaligned.
     """
     source, c = pathlib.Path(config.sft.source), config.distil
     rows = read(source, c.weight)
@@ -36,7 +36,7 @@ def with_teachers(config, encoded: Sequence[Encoded], tokenizers: Mapping) -> li
 
 
 def read(source: pathlib.Path, weight: float) -> list[texts.Text]:
-    """The texts of a file with teachers beside it."""
+    """The texts of a file that has teachers beside it."""
     if not (source.parent / TEACHERS).is_dir():
         raise UserError(
             f"distil.weight={weight}: sft.source={str(source)!r} has no teachers beside it; allowed are 0 and a "
@@ -46,6 +46,6 @@ def read(source: pathlib.Path, weight: float) -> list[texts.Text]:
 
 
 def folder_of(source: pathlib.Path, teacher: str) -> pathlib.Path:
-    """Folder of a teacher's cache; names of models may have any letters."""
+    """Folder of a teacher's cache; model names may contain any character."""
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in teacher)
     return source.parent / TEACHERS / safe

@@ -1,4 +1,4 @@
-"""From a config to the gate of train.protocol=gated, with values that are computed or learned once in a process."""
+"""The gate of train.protocol=gated; its Q values are computed or learned once per process."""
 
 import collections
 import random
@@ -18,12 +18,12 @@ from jaxmarl_llm.tasks.worlds.task import WorldTask
 from jaxmarl_llm.tasks.worlds.types import State
 from jaxmarl_llm.team import Team
 
-KEPT = 8  # tables and values of as many configs are kept
+KEPT = 8  # most tables, policies and value functions in the cache
 _kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 
 
 def build(config, task: WorldTask, team: Team | None) -> Gate:
-    """The gate of a config; the values of its world are those of an earlier call with the same settings."""
+    """The gate of a config; values from an earlier call with the same settings are reused."""
     own, values = config.gate, values_of(config, team)
     learned = values if isinstance(values, ActionValues) else None
     options: dict[str, Any] = dict(eps=own.eps, retries=own.retries, joint=own.mode == "joint")
@@ -35,7 +35,7 @@ def build(config, task: WorldTask, team: Team | None) -> Gate:
 
 
 def values_of(config, team: Team | None = None) -> Values:
-    """Q of ``gate.q``: of the planner of the config, which waits in between."""
+    """Q of ``gate.q``: action values of the config's planner, whose agents may also wait (``gate.waits``)."""
     own = config.gate
     if own.q == "learned":
         settings = (own.episodes, own.encoder, own.hidden, own.lr, own.updates, config.seed)
@@ -44,25 +44,25 @@ def values_of(config, team: Team | None = None) -> Values:
 
 
 def table_of(config) -> Table:
-    """All states of the world of a config."""
+    """The table of all states of the config's world."""
     source, agents = sources.parse(config.task.source)[0], tuple(config.team.agents)
     made = lambda: tabular.explore(worlds.load_world(source, agents), f"task.source={source!r}")  # noqa: E731
     return _once(("table", source, agents), made)
 
 
 def right_of(config) -> list[Joint]:
-    """The right joint action of each state of that table."""
+    """The optimal joint action in each state of `table_of`."""
     key = ("right", sources.parse(config.task.source)[0], tuple(config.team.agents), config.gate.discount)
     return _once(key, lambda: tabular.right_actions(table_of(config), config.gate.discount))
 
 
 def script(config) -> planner.Planner:
-    """What speaks for agents named scripted:planner."""
+    """The planner that answers for agents with the model scripted:planner."""
     return planner.Planner(table_of(config), right_of(config), config.gate.planner, config.seed)
 
 
 def metrics(config) -> dict[str, float]:
-    """What is known of learned values: of their fit, and of the actions in question so far; {} of others."""
+    """Metrics of learned values: their fit, and the share of considered actions in their data; else {}."""
     values = values_of(config) if gate_fields.learns(config) else None
     if not isinstance(values, ActionValues):
         return {}
@@ -70,10 +70,10 @@ def metrics(config) -> dict[str, float]:
 
 
 def elsewhere(table: Table, seed: int) -> Callable[[Hashable], tuple[State, Joint]]:
-    """Another state and joint action for every question, at random.
+    """A random state and joint action for every question.
 
-    They are drawn again for each question. With a fixed exchange of values some actions would never pass, and
-    agents would do worse than without a gate; but a gate without information should change nothing.
+    They are drawn anew for each question. With a fixed permutation of values some actions would never pass,
+    and agents would do worse than without a gate; but a gate without information should change nothing.
     """
     states = list(table.states)
 
@@ -115,7 +115,7 @@ def _learned(config, team: Team | None) -> ActionValues:
 
 
 def _once(key: Hashable, make: Callable[[], Any]) -> Any:
-    """The object made for this key, cached."""
+    """The cached object of this key; ``make`` builds it if needed."""
     if key not in _kept:
         _kept[key] = make()
     _kept.move_to_end(key)

@@ -1,4 +1,4 @@
-"""From a config to the devices: the memory that JAX takes of them, the precision of products, and both in words."""
+"""Device settings of a config: JAX's memory and the precision of products, and lines about both."""
 
 import math
 
@@ -10,9 +10,9 @@ GIB = 2.0**30
 
 
 def prepare(config, devices=None) -> None:
-    """Set what must be set before anything is compiled, and start the backend.
+    """Apply the settings that must precede compilation, and start the backend.
 
-    ``devices``: those that programs are compiled for; None: those that are here.
+    ``devices``: those that programs are compiled for; None: the devices of this machine.
     """
     device_memory.take(config.device.memory_fraction)
     platform = devices[0].platform if devices else jax.default_backend()
@@ -22,7 +22,7 @@ def prepare(config, devices=None) -> None:
 
 
 def lines(config) -> list[str]:
-    """The first lines of a run after `prepare`: backend and devices, precision, and memory on accelerators."""
+    """The first lines of a run after `prepare`: backend, devices, precision, and accelerator memory."""
     devices, platform = jax.devices(), jax.default_backend()
     used = math.prod(config.mesh[axis] for axis in ("agent", "data", "model")) or 1
     number = f"{used} of {len(devices)}" if used < len(devices) else str(len(devices))
@@ -39,7 +39,7 @@ def lines(config) -> list[str]:
 
 
 def _memory(device, platform: str) -> str:
-    """What programs may take of a device."""
+    """The memory of a device that programs may use, in words."""
     most = device_memory.limit(device)
     limit = "limit not known" if most is None else f"at most {most / GIB:.1f} GiB"
     share = f" ({device_memory.about()})" if platform == "gpu" else ""

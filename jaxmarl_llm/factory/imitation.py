@@ -1,4 +1,4 @@
-"""From a config to the demonstrations that its agents imitate."""
+"""Load the demonstrations that a config's agents imitate."""
 
 from collections.abc import Callable
 
@@ -21,10 +21,10 @@ def _print(line: str) -> None:
 
 
 def load(config, task, team: Team, tell: Callable[[str], None] = _print) -> list[Encoded]:
-    """The demonstrations of ``sft.source`` for the problems of the training task; [] where none are read.
+    """The demonstrations of ``sft.source`` for the training problems; [] if the config reads none.
 
-    The task's own reference answers that are longer than their agent may write (``max_new_tokens``) are left out, and
-    ``tell`` gets a line about how many; other demonstrations are the user's, and too long a text is refused.
+    The task's own reference answers are left out if they exceed their agent's ``max_new_tokens``, and
+    ``tell`` gets a line with their number. In the user's demonstrations a text that is too long is an error.
 
     Raises:
       ValueError: for demonstrations that cannot be read or do not fit the team, its prompts or the sampler.
@@ -60,7 +60,7 @@ def load(config, task, team: Team, tell: Callable[[str], None] = _print) -> list
 
 
 def _check_task_prompts(rows: list[Demonstration], task) -> None:
-    """UserError for a demonstration with another prompt than the task's own: that of the rollout would replace it."""
+    """UserError if a demonstration's prompt is not the task's: the prompt of the rollout would replace it."""
     prompts = {str(item.task_id): task.prompts(item) for item in task.items}
     for row in rows:
         if list(row.messages) != list(prompts[row.name][row.agent]):
@@ -71,7 +71,7 @@ def _check_task_prompts(rows: list[Demonstration], task) -> None:
 
 
 def _reading(config, team: Team) -> demonstration_sources.Reading | None:
-    """How agents read each other in a turn of ``train.protocol``; None where they do not."""
+    """How agents read each other's texts in a turn of ``train.protocol``; None if they do not."""
     name = config.train.protocol
     if name not in protocols.SHOWS:
         return None
@@ -82,7 +82,7 @@ def _reading(config, team: Team) -> demonstration_sources.Reading | None:
 
 
 def _worked(config) -> worked.Worked | None:
-    """What agents read and write in a solution with tools; None where they have none, or several have them."""
+    """What agents read and write in a solution with tools; None if no agent, or more than one, has tools."""
     if not config.tools.functions:
         return None
     tools = Toolbox(of_names(tuple(config.tools.functions)))
@@ -92,11 +92,11 @@ def _worked(config) -> worked.Worked | None:
 
 
 def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], tuple[str, ...]]:
-    """The steps of the solutions of a task's problems, by the problem's name, and the names of the tools.
+    """The solution steps of a task's problems, by problem name, and the names of the tools.
 
-    source: dotted name of a function from a problem to its `Solution`, or None where it has none.
+    source: dotted name of a function from a problem to its `Solution`, or to None if it has none.
 
-    ValueError for a team whose steps are not known, and what `demonstration_sources.of_items` refuses.
+    ValueError for a team whose steps are not known, and the errors of `demonstration_sources.of_items`.
     """
     parts = _worked(config)
     if parts is None:
@@ -115,7 +115,7 @@ def solutions(config, task, source: str) -> tuple[dict[str, list[worked.Part]], 
 def _short_enough(
     rows: list[Demonstration], tokenizers, limits: dict[str, int], tell: Callable[[str], None]
 ) -> list[Demonstration]:
-    """Reference answers that the sampler could draw, of ``limits`` tokens by agent; tells how many others there are."""
+    """Reference answers of at most ``limits`` tokens by agent; ``tell`` gets the number of longer ones."""
     kept = demonstrations.fitting(rows, tokenizers, limits)
     same = len(set(limits.values())) == 1
     most = min(limits.values()) if same else ", ".join(f"{n} of {agent}" for agent, n in limits.items())

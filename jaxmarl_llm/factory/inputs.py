@@ -1,7 +1,7 @@
-"""What a run reads that its config only names: problems, models, the user's own code.
+"""Inputs of a run that its config only names: problems, models, the user's own code.
 
 A run keeps their fingerprints in ``inputs.json``. It continues only with the same inputs, unless the user
-accepts others, which is recorded there. Runs of earlier versions without fingerprints are not checked.
+accepts changes, which are recorded there. Runs of earlier versions without fingerprints are not checked.
 """
 
 import logging
@@ -23,7 +23,7 @@ from jaxmarl_llm.weights import fingerprints
 FILE = "inputs.json"
 ACCEPT = "--accept_changes goes on with those of now and records it"
 PROBLEMS_OF = tasks.PROBLEMS_OF | {"test": "test"}
-# How the labels begin of what agents only learn from, and fields of code that only decides how they learn.
+# Label prefixes of inputs that agents only learn from; fields with code that only affects how they learn.
 LEARNED_FROM = (f"{PROBLEMS_OF['train']} problems ", "file of sft.source", "teachers of sft.source")
 HOW_THEY_LEARN = ("train.loss", "train.system", "sft.source")
 
@@ -31,13 +31,13 @@ HOW_THEY_LEARN = ("train.loss", "train.system", "sft.source")
 def of_run(
     config, of_splits: Mapping[str, object], team: Team, toolbox: Toolbox | None = None
 ) -> dict[str, str]:
-    """Fingerprints of all inputs by what messages call them.
+    """Fingerprints of all inputs, by their labels in messages.
 
     Args:
       config: the run's.
       of_splits: tasks by the name of their split, as `tasks.build_task` makes them.
       team: the agents, with their tokenizers.
-      toolbox: what agents may call, where they may.
+      toolbox: the tools that agents may call, if any.
     """
     marks = of_data(config, of_splits) | of_models(config, team) | of_code(config)
     return marks | (
@@ -46,7 +46,7 @@ def of_run(
 
 
 def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
-    """Fingerprints of the problems that the splits hold, and of a file of demonstrations."""
+    """Fingerprints of the problems of the splits, and of the demonstration file."""
     marks = {}
     for split, task in of_splits.items():
         source, part = tasks.source_of(config, split)
@@ -54,7 +54,7 @@ def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
         marks[label] = f"{len(task.items)} problems, sha256 {content.of_values(task.items)}"
     if config.train.system == SFT and config.sft.source.endswith(DEMONSTRATIONS):
         source = pathlib.Path(config.sft.source)
-        if not source.exists():  # what is trained on it refuses that; an evaluation does not read it
+        if not source.exists():  # a training refuses this; an evaluation does not read the file
             return marks
         try:
             marks["file of sft.source"] = f"sha256 {content.of_file(source)}"
@@ -67,7 +67,7 @@ def of_data(config, of_splits: Mapping[str, object]) -> dict[str, str]:
 
 
 def of_models(config, team: Team) -> dict[str, str]:
-    """Fingerprints of the models on disk, and of the chat templates that prompts are written with."""
+    """Fingerprints of the models on disk, and of the chat templates of the prompts."""
     names = {name: None for name in remote.names(config) if not remote.is_remote(name)}
     names |= {config.expert.model: None} if asks_expert(config) and config.expert.kind == "local" else {}
     marks = {}
@@ -82,7 +82,7 @@ def of_models(config, team: Team) -> dict[str, str]:
 
 
 def of_code(config) -> dict[str, str]:
-    """Fingerprints of the user's modules that the config names, and of the user's modules that these use."""
+    """Fingerprints of the user's modules that the config names, and of user modules that they import."""
     marks = {}
     functions = [("tools.functions", name) for name in config.tools.functions]
     for path, name in [*user_code.given(config).items(), *functions]:
@@ -92,22 +92,22 @@ def of_code(config) -> dict[str, str]:
 
 
 def read(folder) -> dict:
-    """What ``inputs.json`` in a folder holds: ``inputs`` and ``accepted``; {} where there is none."""
+    """The content of a folder's ``inputs.json``: ``inputs`` and ``accepted``; {} if there is no file."""
     path = pathlib.Path(folder) / FILE
     return formats.read(path) if path.is_file() else {}
 
 
 def changes(folder, now: Mapping[str, str]) -> list[str]:
-    """How inputs differ from those that the run in a folder had, a sentence each."""
+    """How inputs differ from those of the run in a folder, one sentence per difference."""
     saved = {_without_path(label): mark for label, mark in read(folder).get("inputs", {}).items()}
     differing = [label for label in now if saved.get(label, now[label]) != now[label]]
     return [f"{label}: saved {_short(saved[label])}, now {_short(now[label])}" for label in differing]
 
 
 def check(folder, now: Mapping[str, str], accept: bool = False, advice: str = ACCEPT) -> list[str]:
-    """The changes of the inputs since the run in a folder had them; warnings if they are accepted.
+    """The changes of the inputs since the run in a folder; with ``accept`` they are logged as warnings.
 
-    UserError, with the differences and ``advice``, if they are not.
+    Else UserError with the changes and ``advice``.
     """
     differing = changes(folder, now)
     if differing and not accept:
@@ -118,7 +118,7 @@ def check(folder, now: Mapping[str, str], accept: bool = False, advice: str = AC
 
 
 def measured_otherwise(differing: Sequence[str]) -> list[str]:
-    """The summary entries that were measured with other inputs, after these `changes` were accepted.
+    """The summary entries that were measured with other inputs, given the accepted `changes`.
 
     The best state is the one with the highest validation return, and ``before`` and ``warm`` are compared
     with ``after`` on the test. If inputs that affect returns change, earlier returns are no longer
@@ -139,16 +139,16 @@ def measured_otherwise(differing: Sequence[str]) -> list[str]:
 
 
 def keep(folder, now: Mapping[str, str], step: int = 0, accepted: Sequence[str] = ()) -> None:
-    """Write ``inputs.json``. ``accepted``: what else the run goes on with after ``step`` iterations."""
+    """Write ``inputs.json``. ``accepted``: changes with which the run continues after ``step`` iterations."""
     earlier = read(folder).get("accepted", [])
     new = [{"step": step, "changes": list(accepted)}] if accepted else []
     formats.write(pathlib.Path(folder) / FILE, {"inputs": dict(now), "accepted": [*earlier, *new]})
 
 
 def warn(folder, now: Callable[[], Mapping[str, str]]) -> None:
-    """Warn where a run's agents are used with other inputs than the run had, and where it had several.
+    """Warn if a run's agents are used with inputs other than the run's, or if the run changed its own.
 
-    ``now`` returns the fingerprints of those in use; it is not called where the run kept none.
+    ``now`` returns the fingerprints of the inputs in use; it is not called if the run kept none.
     """
     if not (pathlib.Path(folder) / FILE).is_file():
         return
@@ -159,10 +159,10 @@ def warn(folder, now: Callable[[], Mapping[str, str]]) -> None:
 
 
 def _without_path(label: str) -> str:
-    """A label as this version writes it: earlier ones had the path of demonstrations in it, which may be moved."""
+    """A label in this version's form; earlier ones contained the path of demonstrations, which may change."""
     return re.sub(r"^(?:(teachers of )|)sft\.source=.*", lambda m: f"{m[1] or 'file of '}sft.source", label)
 
 
 def _short(text: str) -> str:
-    """A text with the first twelve digits of its hashes."""
+    """The text, with every hash cut to its first twelve digits."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)

@@ -1,4 +1,4 @@
-"""Agents of several runs as the members of one team, who write texts together."""
+"""Combine agents of several runs as members of one team that write texts together."""
 
 import functools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class Origin(NamedTuple):
-    """Where a member comes from: its name here, and the agent of a run, or of an exported team, that it is."""
+    """Origin of a member: its name in the new team, and its agent in a run or an exported team."""
 
     name: str
     folder: str
@@ -21,9 +21,10 @@ class Origin(NamedTuple):
 
 
 def origins(workdirs: Sequence[str], configs: Sequence, chosen: Sequence[str] = ()) -> list[Origin]:
-    """The agents of some folders that are models of ours, in order; ``chosen``: of these names only, in this order.
+    """The local models among the agents of some folders, in order.
 
-    Two of one name have numbers behind it. UserError for a name that nobody has, and agents without parameters.
+    ``chosen``: only agents with these names, in this order. Agents with the same name get a number appended.
+    UserError for a name that no agent has, and for agents without parameters of their own.
     """
     rows = []
     for folder, config in zip(workdirs, configs, strict=True):
@@ -45,7 +46,7 @@ def origins(workdirs: Sequence[str], configs: Sequence, chosen: Sequence[str] = 
 
 
 def check_runs(workdirs: Sequence[str], configs: Sequence) -> None:
-    """UserError for runs whose agents cannot be in one team, naming the fields."""
+    """UserError, naming the fields, for runs whose agents cannot form one team."""
     first = configs[0]
     for folder, config in zip(workdirs[1:], configs[1:], strict=True):
         for name in ("mode", "rank", "alpha", "targets"):
@@ -65,15 +66,15 @@ def check_runs(workdirs: Sequence[str], configs: Sequence) -> None:
 
 
 def build(config, members: Sequence[Origin], which) -> Team:
-    """The members as a team, with the parameters that the folders hold.
+    """The members as a team, with the parameters saved in the folders.
 
     Args:
-      config: of the first run; its sampling and stop texts are those of all.
+      config: of the first run; all members use its sampling settings and stop texts.
       members: from `origins`.
       which: ``best``, ``latest`` or a step.
 
     Raises:
-      ValueError: naming the difference, where what is saved does not fit.
+      ValueError: naming the difference, if the saved parameters do not fit.
     """
     config = config.copy_and_resolve_references()
     config.team.agents = tuple(member.name for member in members)

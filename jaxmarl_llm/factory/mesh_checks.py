@@ -1,4 +1,4 @@
-"""What a mesh shards of a model, by its sizes; what every device would hold whole is refused or reported."""
+"""Check which parts of a model a mesh shards; parts that stay unsharded are refused or reported."""
 
 import logging
 
@@ -11,10 +11,10 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def refuse_uncut(model: int, name: str, policy: PolicyConfig) -> None:
-    """Refuse a number of devices, ``mesh.model``, that does not divide a model's attention or feed-forward.
+    """Refuse a ``mesh.model`` (number of devices) that does not divide a model's attention or feed-forward.
 
     Raises:
-      UserError: naming the field, its value, and the numbers that divide.
+      UserError: naming the field, its value, and the numbers that do.
     """
     for number, what in ((policy.n_heads, "attention heads"), (policy.d_ff, "numbers of the feed-forward")):
         if number % model:
@@ -26,7 +26,7 @@ def refuse_uncut(model: int, name: str, policy: PolicyConfig) -> None:
 
 
 def check(config, name: str, policy: PolicyConfig) -> None:
-    """`refuse_uncut`, and warn of what else of a model is whole on every device."""
+    """`refuse_uncut`, and warn of other parts of a model that every device holds unsharded."""
     model = config.mesh.model
     refuse_uncut(model, name, policy)
     for number, what in (

@@ -1,4 +1,4 @@
-"""From a config to who speaks when: in training, in an evaluation, and in a search for programs."""
+"""Build the protocol of a config, for training, evaluation, and program search."""
 
 import pathlib
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import distributed
 
 IN_TURNS = {"simultaneous": Simultaneous, "pipeline": Pipeline, "discussion": Discussion, "review": review}
-WITH_FEEDBACK = {"leader": leader_protocol.leader, "teams": teams}  # of their own
-# Names of all agents -> those that answer at the same time, in the order of a turn.
+WITH_FEEDBACK = {"leader": leader_protocol.leader, "teams": teams}  # they build their own feedback
+# Names of all agents -> groups of agents that answer at the same time, in the order of a turn.
 STEPS = {
     "pipeline": one_by_one,
     "review": one_by_one,
@@ -60,7 +60,7 @@ STEPS = {
     "teams": leader_protocol.steps,
     "retrieve": retrieve_protocol.steps,
 }
-# What an agent reads of those of the earlier steps: its prompt, its name, their texts -> messages.
+# How an agent reads the texts of earlier steps: (its prompt, its name, their texts) -> messages.
 SHOWS = {
     "pipeline": quote_all,
     "tree": quote_all,
@@ -74,11 +74,11 @@ ROUNDS = {"repeated": Repeated, "reflexion": Reflexion, "mixture": Mixture}
 def build(
     config, task, team: Team, samples: int | None = None, memory=(), toolbox: Toolbox | None = None
 ) -> Protocol:
-    """Who speaks when in training; with ``samples`` in an evaluation: each is a chain to the last turn.
+    """The protocol of training; with ``samples`` that of an evaluation: each is a chain to the last turn.
 
-    ``memory``: what the run has learned for its protocol, see `memory_of`: lessons, experience, peers' answers, a
-    router; () as it begins.
-    ``toolbox``: what agents may call, see `factory.tools.opened`.
+    ``memory``: the run's learned lessons, experience, peers' answers, or router, see `memory_of`; () at the
+    start.
+    ``toolbox``: the tools that agents may call, see `factory.tools.opened`.
     """
     if toolbox is None:
         return _plain(config, task, team, samples, memory)
@@ -97,13 +97,13 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
     if qstar.of(config):
         return step_search.build(config, task, step_search.values_of(config, team))
     if c.protocol in programs.METHODS:
-        # Chance decides about the problem's own lessons, relevance about those of earlier ones.
+        # A problem's own lessons are shown at random, those of earlier problems by relevance.
         how = None if dealt(config, samples) and not remembers(config) else relevant(config, team)
         return rounds(config, task, how, samples, memory)
     if c.protocol == "tree" and samples is None:
         return Tree(task.prompts, (c.group,) * len(config.team.agents))
     if c.protocol == "tree":
-        return Pipeline(task.prompts, samples)  # in an evaluation a tree is its chains
+        return Pipeline(task.prompts, samples)  # an evaluation runs independent chains, not the tree
     if router.of(config) and config.router.kind == "prompt":
         return Prompted(task.prompts, config.router.agent, samples or c.group, c.turns, apart=samples is None)
     if router.of(config):
@@ -126,7 +126,7 @@ def _plain(config, task, team: Team, samples: int | None, memory) -> Protocol:
 
 
 def _turn_options(config, task, samples: int | None, memory) -> dict:
-    """What every protocol of a fixed number of turns takes besides: who goes on, who ends, what is kept."""
+    """Further options of protocols with a fixed number of turns: which chains go on or end, what is kept."""
     c = config.train
     if samples is not None:
         options = {"later_samples": 1, "ends": task.agree if config.eval.until_agreed else None}
@@ -140,7 +140,7 @@ def _turn_options(config, task, samples: int | None, memory) -> dict:
     if config.task.kind == "world":
         options |= {"remember": config.task.remember}
     if c.protocol == "leader":
-        # In an evaluation every chain has peer answers of its own.
+        # In an evaluation every chain has its own peer answers.
         options |= {"fan_out": c.system == "mlpo" and samples is None}
         if keeps_peers(config) and samples is None:
             options |= {"given": (peer_answers(config) if memory == () else memory).given}
@@ -153,7 +153,7 @@ def _in_turns(config, task, team: Team, samples: int | None, options: dict) -> P
     if c.protocol in WITH_FEEDBACK:
         return WITH_FEEDBACK[c.protocol](task.prompts, samples or c.group, c.turns, **options)
     feedback = task.feedback if c.turns > 1 else None
-    if asks_expert(config):  # who may answer each process otherwise, and is paid by each
+    if asks_expert(config):  # else each process pays, and answers may differ
         feedback = distributed.on_main(feedback)
     if advice.of(config):
         options |= {"every": config.advice.every, "shuffled": config.advice.shuffled}
@@ -173,12 +173,12 @@ def has_lessons(config) -> bool:
 
 
 def dealt(config, samples: int | None) -> bool:
-    """Whether chance decides who sees which lesson, as relevance and speed-ups do otherwise: in training."""
+    """Whether agents see lessons at random (only in training), not by relevance and speed-up."""
     return config.lessons.select == "dealt" and samples is None
 
 
 def relevant(config, team: Team) -> Relevance | None:
-    """How relevant lessons, or examples of experience, are, where there are any."""
+    """The relevance of lessons or of examples of experience; None if the config uses neither."""
     if experience.encodes(config):
         return encoders.build(config.experience.encoder, team, "experience.encoder")
     return encoders.build(config.lessons.encoder, team) if has_lessons(config) else None
@@ -187,15 +187,17 @@ def relevant(config, team: Team) -> Relevance | None:
 def rounds(
     config, task, relevance: Relevance | None, samples: int | None, memory=(), ends: bool = False
 ) -> Protocol:
-    """Rounds of programs. ``ends``: chains may end once nothing is left to gain (`search.stop_when_solved`);
-    not in training or an evaluation, where every chain must reach the last round.
+    """Rounds of programs.
+
+    ``ends``: chains may end when no gain is possible any more (`search.stop_when_solved`). In training and
+    evaluation this is off, since every chain must reach the last round.
     """
     c, chains = config.train, samples or config.train.group
     stop = ends and config.search.stop_when_solved
     if experience.of(config):
         own = config.experience
         recall = Recall(memory, own.select if experience.shows(config) else "none", own.examples, relevance)
-        # A memory is filled by a training and by a search, not by an evaluation.
+        # Training and search add to a memory, an evaluation does not.
         keeps = experience.remembers(config) and (samples is None or ends)
         options = recall, mining(config) if keeps else None, stop
         return Experience(task, config.team.agents[0], chains, c.turns, *options)
@@ -207,26 +209,26 @@ def rounds(
     by_chance = dealt(config, samples)
     mode = "full" if own.select == "dealt" and not by_chance else own.select
     options = dict(step=own.step, factor=own.factor, pooled=by_chance, memory=memory)
-    gate = own.gate if config.task.kind == "optimisation" else 0.0  # it is a speed-up
+    gate = own.gate if config.task.kind == "optimisation" else 0.0  # a minimum speed-up
     showing = LessonSelection(own.shown, mode, own.control if by_chance else 0, gate)
     banking, lasting = BankBuilder(task.source, relevance, **options), own.bank == "run"
     return LessonL(task, chains, c.turns, banking, showing, lasting, stop_when_solved=stop)
 
 
 def remembers(config) -> bool:
-    """Whether lessons, or experience, outlive their problem."""
+    """Whether lessons or experience are kept after their problem."""
     lessons_last = config.train.protocol == "lessonl" and config.lessons.bank == "run"
     return lessons_last or experience.remembers(config)
 
 
 def mining(config) -> Mining:
-    """Which shortcuts are kept."""
+    """The settings that decide which shortcuts are kept."""
     own = config.experience
     return Mining(own.threshold, own.shortcuts, own.end)
 
 
 def memory(config, task, entries: Sequence = ()) -> LessonMemory | ExperienceMemory:
-    """The bank of a whole run, or its experience, as it begins; ``task`` is that of the run.
+    """The initial bank of lessons of a whole run, or its experience; ``task`` is the run's.
 
     Raises:
       UserError: for lessons, or experience, of another kind of task.
@@ -239,17 +241,17 @@ def memory(config, task, entries: Sequence = ()) -> LessonMemory | ExperienceMem
 
 
 def keeps_peers(config) -> bool:
-    """Whether answers of peers that do not learn are kept and read again."""
+    """Whether answers of peers that do not learn are kept and reused."""
     return config.train.system == mlpo.NAME and config.mlpo.peer_answers > 0
 
 
 def peer_answers(config) -> PeerAnswers:
-    """The kept answers of peers, as a run begins."""
+    """The store of peer answers at the start of a run."""
     return PeerAnswers(config.team.agents[:-1], config.mlpo.peer_answers)
 
 
 def build_router(config, team: Team) -> Router:
-    """The network of ``router.kind=learned``, as it begins."""
+    """The initial network of ``router.kind=learned``."""
     own = config.router
     encode = encoders.encoder(own.encoder, team, "router.encoder")
     key = randomness.stream(config, "router")
@@ -259,7 +261,7 @@ def build_router(config, team: Team) -> Router:
 
 
 def routing(config, team: Team, memory=()) -> routes.Router:
-    """Who decides on routes; ``memory`` is a learned router, () for one that has not learned yet."""
+    """The router that decides on routes; ``memory`` is a trained router, () for a new one."""
     own = config.router
     if own.kind == "fixed":
         return routes.fixed(own.agent)
@@ -269,12 +271,12 @@ def routing(config, team: Team, memory=()) -> routes.Router:
 
 
 def memory_of(config, models):
-    """What a run's system (its ``models``) has for the protocol: lessons, experience, peers' answers, a router."""
+    """The part of a system's ``models`` for the protocol: lessons, experience, peers' answers, or router."""
     return models if remembers(config) or keeps_peers(config) or router.learns(config) else ()
 
 
 def saved_memory(config, workdir, step: int, team: Team):
-    """The same of the run in ``workdir`` after ``step`` iterations; () if the config has no use for any.
+    """The memory of the run in ``workdir`` after ``step`` iterations; () if the config uses none.
 
     Raises:
       UserError: for lessons, or experience, of another kind of task.

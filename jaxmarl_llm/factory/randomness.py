@@ -59,10 +59,10 @@ def batch_ids(config, items, step: int) -> list[int]:
 
 
 def draw_ids(config, items, step: int, number: int) -> list[int]:
-    """Items of a draw of iteration ``step``: number 0 those of `batch_ids`, 1 and more of further draws.
+    """Items of draw ``number`` of iteration ``step``: 0 gives `batch_ids`, 1 and more are further draws.
 
-    These are at random among the items that may come in this iteration: first those that are not its own, and
-    none again before all have come. Like `batch_ids` a function of the seed alone.
+    Further draws are random among the items allowed in this iteration: those of draw 0 come last, and no
+    item repeats before all were used. Like `batch_ids` this depends only on the seed.
     """
     if number == 0:
         return batch_ids(config, items, step)

@@ -1,4 +1,4 @@
-"""Rollouts of a run: `rollout.run` that takes no more memory maps than Linux allows, and leaves memory to others."""
+"""Rollouts of a run: `rollout.run` that stays within Linux's limit on memory maps and frees scarce memory."""
 
 import dataclasses
 import functools
@@ -13,26 +13,26 @@ from jaxmarl_llm.utils import host_memory
 
 @dataclasses.dataclass(frozen=True)
 class RoomForPrograms:
-    """A protocol that makes room for compiled programs before every step: every width of prompts is one.
+    """A protocol that makes room for compiled programs before every step; each prompt width needs one.
 
-    This forgets everything that the process has compiled, so only a command does it, no library function.
+    This discards all compiled programs of the process, so only commands use it, no library function.
     """
 
     protocol: Protocol
 
     def step(self, state: Episode) -> list[SpeakRequest]:
-        """The protocol's own requests."""
+        """The requests of the wrapped protocol."""
         host_memory.make_room_for_programs()
         host_memory.give_back_if_scarce()
         return self.protocol.step(state)
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
-        """The protocol's own nodes."""
+        """The nodes of the wrapped protocol."""
         return self.protocol.observe(state, turns)
 
 
 def run(protocol: Protocol, *args, parts: int = 1, **options) -> Forest:
-    """`rollout.run` of the protocol `RoomForPrograms`; in several ``parts`` see `overlapping.in_parts`."""
+    """`rollout.run` with the protocol in `RoomForPrograms`; for ``parts`` see `overlapping.in_parts`."""
     own = functools.partial(rollout.run, RoomForPrograms(protocol), *args)
     if parts == 1:
         return own(**options)

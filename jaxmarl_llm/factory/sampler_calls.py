@@ -1,4 +1,4 @@
-"""The calls of the sampler that a config makes, in training and in an evaluation, and the batches of its updates."""
+"""The sampler calls of a config, in training and evaluation, and the batches of its updates."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ class Call:
 
 
 class _Plan(NamedTuple):
-    """What the calls of a protocol follow from; ``samples`` at the nodes of each turn, see `of_turns`."""
+    """The numbers that determine a protocol's calls; ``nodes`` and ``samples`` per turn, see `of_turns`."""
 
     config: Any
     agents: Sequence[str]
@@ -30,27 +30,27 @@ class _Plan(NamedTuple):
 
     @property
     def each(self) -> list[tuple[str, ...]]:
-        """Every agent of the team, alone; () for one of another stack."""
+        """Every agent of the team as a tuple of one; () for an agent of another stack."""
         return [_among((agent,), self.agents) for agent in self.config.team.agents]
 
 
 def of_turns(
     config, agents, nodes: Sequence[int], group: int, later: int = 0, candidates: int = 1
 ) -> tuple[Call, ...]:
-    """Calls of the sampler if each turn's ``nodes`` are answered ``group`` times, in later turns ``later`` if not 0.
+    """Sampler calls if each turn's ``nodes`` get ``group`` answers, in later turns ``later`` if it is not 0.
 
-    Of a protocol of the user's own as if all agents answered in every turn.
+    For a protocol of the user's own, all agents are assumed to answer in every turn.
 
-    ``candidates``: texts that are drawn of a dialogue's agent for one that goes on.
+    ``candidates``: texts sampled from a dialogue's agent per text that goes on.
     """
     samples = [group] + [later or group] * (len(nodes) - 1)
     return _calls(config.train.protocol, _Plan(config, agents, nodes, samples, candidates))
 
 
 def of_evaluation(config, agents, items: int, answers: int) -> tuple[Call, ...]:
-    """Calls of the sampler in a batch of an evaluation: ``answers`` chains of each of ``items`` problems.
+    """Sampler calls in an evaluation batch: ``answers`` chains for each of ``items`` problems.
 
-    Those of a tree are a pipeline's, see `protocols.build`.
+    A tree is evaluated as a pipeline, see `protocols.build`.
     """
     rest, name = config.train.turns - 1, config.train.protocol
     plan = _Plan(config, agents, [items] + [items * answers] * rest, [answers] + [1] * rest, 1)
@@ -58,7 +58,7 @@ def of_evaluation(config, agents, items: int, answers: int) -> tuple[Call, ...]:
 
 
 def _calls(name: str, plan: _Plan) -> tuple[Call, ...]:
-    """The calls of a protocol; those of no agent of the stack are left out."""
+    """The calls of a protocol, without those that concern no agent of the stack."""
     if name in _OF_PROTOCOL:
         calls = _OF_PROTOCOL[name](plan)
     elif name in programs.METHODS:
@@ -76,14 +76,14 @@ def _tree(plan: _Plan) -> list[Call]:
 
 
 def _experience(plan: _Plan) -> list[Call]:
-    """An instruction before each version but the first and after the last none."""
+    """Instructor and assistant alternate, instructor first; no instruction follows the last version."""
     (instructor, assistant), n, group = plan.each, plan.nodes[0], plan.samples[0]
     later = [Call(assistant, n * group, 1), Call(instructor, n * group, 1)] * plan.config.train.turns
     return [Call(instructor, n, group), *later[:-1]]
 
 
 def _programs(plan: _Plan) -> list[Call]:
-    """One sample each after the first program or plan."""
+    """After the first program or plan, one sample per call."""
     rest = plan.config.train.turns + workload.remarks_of_chain(plan.config) - 1
     n, group = plan.nodes[0], plan.samples[0]
     return [Call(tuple(plan.agents), n, group), *[Call(tuple(plan.agents), n * group, 1)] * rest]
@@ -104,7 +104,7 @@ def _dialogue(plan: _Plan) -> list[Call]:
 
 
 def _in_steps(plan: _Plan, steps: Callable[[Sequence[str]], list[tuple[str, ...]]]) -> list[Call]:
-    """Agents that answer one after the other in a turn."""
+    """The calls of agents that answer one after the other in a turn."""
     first, *rest = [_among(step, plan.agents) for step in steps(plan.config.team.agents)]
     calls = []
     for n, g in zip(plan.nodes, plan.samples, strict=True):
@@ -146,9 +146,9 @@ _OF_PROTOCOL: dict[str, Callable[[_Plan], list[Call]]] = {
 
 
 def of_training(config, agents, group: int) -> tuple[Call, ...]:
-    """Calls of the sampler in an iteration with ``group`` samples in the first turn; see `of_turns`.
+    """Sampler calls in an iteration with ``group`` samples in the first turn; see `of_turns`.
 
-    () where the system learns from demonstrations alone.
+    () if the system learns from demonstrations alone.
     """
     if imitation.draws_nothing(config):
         return ()
@@ -161,21 +161,21 @@ def of_training(config, agents, group: int) -> tuple[Call, ...]:
 
 
 def _steps(config, name: str) -> Callable[[Sequence[str]], list[tuple[str, ...]]] | None:
-    """Who answers at the same time, of a protocol with an order; of a gate as if it refused nothing."""
+    """The groups that answer at the same time in an ordered protocol; a gate is assumed to refuse nothing."""
     if gate.of(config):
         return one_by_one if config.gate.mode == "sequential" else None
     return STEPS.get(name)
 
 
 def _among(step: Sequence[str], agents: Sequence[str]) -> tuple[str, ...]:
-    """The agents of a step that are of one stack."""
+    """The agents of a step that belong to the stack ``agents``."""
     return tuple(agent for agent in step if agent in agents)
 
 
 def of_update(config, agents) -> tuple[Call, ...]:
-    """Batches of one update: the calls of an iteration; agents with equal numbers of answers share one.
+    """Batches of one update, as calls of an iteration; agents with equal numbers of answers share a batch.
 
-    Of demonstrations each counts with a prompt of its own; of pairs both answers have one.
+    Each demonstration counts as its own prompt; the two answers of a preference pair share one prompt.
     """
     learners = tuple(agent for agent in agents if agent_settings.trainable(config, agent))
     if imitation.draws_nothing(config):

@@ -1,4 +1,4 @@
-"""From a config to train.protocol=qstar: the search over lines, its values, and the model that they may come from."""
+"""Build train.protocol=qstar: the search over lines, its values, and the value model if there is one."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils import dotted, formats
 from jaxmarl_llm.utils.errors import UserError
 
-# Files in a folder of experiments.values: the model's description, and the model.
+# Files in an output folder of experiments.values: the model's description, and the model.
 ABOUT, MODEL = "values.json", "model"
 
 
@@ -47,14 +47,14 @@ def build(config, task, values: Values | None) -> StepSearch:
 
 
 def of_programs(config) -> bool:
-    """Whether answers are programs, in which a step does not end inside of a string."""
+    """Whether answers are programs; in these no step ends inside a string."""
     return config.task.kind == "generation"
 
 
 def values_of(config, team: Team) -> Values | None:
-    """h of ``qstar.value``; None where an agent is asked for it.
+    """The value function h of ``qstar.value``; None if an agent estimates it.
 
-    UserError for a folder without a model, or one of another base.
+    UserError for a folder without a model, or with a model of another base.
     """
     kind = config.qstar.value
     if kind == qstar.ASKED:
@@ -71,12 +71,12 @@ def values_of(config, team: Team) -> Values | None:
 
 
 def _own(name: str, field: str) -> Values:
-    """Values by the function of the user's own that a field names."""
+    """Values from the user's function that a field names."""
     return step_values.of_function(dotted.resolve(name, field), f"{field} {name!r}")
 
 
 def fitted(critic: StepCritic) -> Values:
-    """Values by a model."""
+    """Values from a fitted model."""
 
     def values(places: Sequence[Place]) -> list[step_values.Valued]:
         given = critic.values([(place.messages, place.text) for place in places])
@@ -86,7 +86,7 @@ def fitted(critic: StepCritic) -> Values:
 
 
 def rates_of(config) -> Rates | None:
-    """Process rewards of ``qstar.process``."""
+    """The process rewards of ``qstar.process``; None for "none"."""
     kind = config.qstar.process
     if kind == "none":
         return None
@@ -102,7 +102,7 @@ def _line_rewards(places: Sequence[Place], befores: Sequence[str]) -> list[float
 
 
 def sampling(config, params: SamplingParams) -> SamplingParams:
-    """How tokens are drawn in the search: the writer's a line at a time."""
+    """Sampling parameters of the search: the writer samples one line at a time."""
     writer, most = config.team.agents[0], config.qstar.step_tokens
     line = dataclasses.replace(params.of(writer), max_new_tokens=most)
     others = tuple((agent, own) for agent, own in params.agents if agent != writer)
@@ -110,7 +110,7 @@ def sampling(config, params: SamplingParams) -> SamplingParams:
 
 
 def build_critic(config, team: Team) -> StepCritic:
-    """The value model as it begins, with adapters on the model of the last agent."""
+    """The initial value model, with adapters on the model of the last agent."""
     own, t = config.qstar, config.team
     optimizer = update.make_optimizer(lr=own.lr, steps=own.rounds * own.updates)
     options = dict(rank=t.rank, alpha=t.alpha, targets=tuple(t.targets))
@@ -120,14 +120,14 @@ def build_critic(config, team: Team) -> StepCritic:
 
 
 def load_critic(config, team: Team) -> StepCritic:
-    """The model in ``qstar.model``."""
+    """The value model in the folder ``qstar.model``."""
     folder = pathlib.Path(config.qstar.model)
     if not (folder / ABOUT).is_file():
         raise UserError(
             f"qstar.model={config.qstar.model!r}: there is no model of experiments.values in this folder"
         )
     own, saved = about(config, team), formats.read(folder / ABOUT)
-    saved = {"seed": own.get("seed"), **saved}  # files of earlier versions do not say it
+    saved = {"seed": own.get("seed"), **saved}  # missing in files of earlier versions
     for name, now in own.items():
         if saved.get(name) != now:
             raise UserError(
@@ -139,7 +139,7 @@ def load_critic(config, team: Team) -> StepCritic:
 
 
 def about(config, team: Team) -> dict:
-    """What a fitted model must have in common with the team that searches by it; the seed of a base that is drawn."""
+    """The settings that a fitted model and the searching team must share; with the seed for a random base."""
     t = config.team
     model = team[t.agents[-1]].model_name
     drawn = {"seed": config.seed} if model in built_models.BUILDERS else {}
@@ -147,7 +147,7 @@ def about(config, team: Team) -> dict:
 
 
 def check(config, team: Team, task) -> None:
-    """UserError, before anything is compiled, for a problem whose longest answer has no room in a prompt."""
+    """UserError, before compilation, for a problem whose longest answer does not fit in a prompt."""
     writer, limit = config.team.agents[0], config.sampling.max_prompt_tokens
     for item in task.items:
         length = len(team[writer].tokenizer.encode_chat(task.prompts(item)[writer]))

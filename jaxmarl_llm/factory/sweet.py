@@ -1,4 +1,4 @@
-"""From a config to train.system=sweet: the critic, what it may read, and the stages."""
+"""Build train.system=sweet: the critic, the hidden text that it may read, and the stages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def build(config, team: Team, trainables: Callable[[], list], task: Task | None) -> Sweet:
-    """SWEET-RL's stages for the first agent. UserError for a hidden text with which a prompt has no room."""
+    """SWEET-RL's stages for the first agent. UserError if a hidden text leaves too little room."""
     c, own, actor = config.preference, config.sweet, config.team.agents[0]
     place = next(i for i, member in enumerate(team.members) if actor in member.stack.agents)
     alone, sampling = Team((team.members[place],)), training.sampling_params(config)
@@ -35,9 +35,9 @@ def build(config, team: Team, trainables: Callable[[], list], task: Task | None)
 
 
 def hidden_tokens(config, member: Member, task: Task | None) -> Callable[[Any], np.ndarray]:
-    """Item -> the token ids of its hidden text, which a critic reads before each prompt; () without a task.
+    """Item -> token ids of its hidden text, which the critic reads before each prompt; () without a task.
 
-    UserError for an item of the task whose text leaves too little room.
+    UserError for an item of the task whose hidden text leaves too little room.
     """
 
     def tokens(item) -> np.ndarray:

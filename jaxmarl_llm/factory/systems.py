@@ -1,4 +1,4 @@
-"""From a config to the system: how rewards become what every agent learns."""
+"""Build the system of a config: how rewards become each agent's learning signal."""
 
 import dataclasses
 import functools
@@ -50,7 +50,7 @@ from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.utils.errors import UserError
 
-# Those whose credit follows from the forest alone.
+# Systems that compute the credit from the forest alone.
 FROM_FOREST = {
     "magrpo": magrpo.assign,
     "mareinforce": mareinforce.assign,
@@ -76,9 +76,9 @@ def build(
 ) -> System:
     """The system of ``train.system``, with the models that it trains beside the agents.
 
-    ``trainables`` gives the agents' parameters as they are when it is called, by position in the team;
-    ``demonstrations`` are what train.system=sft learns from; ``task`` knows what the critic of train.system=sweet may
-    read, None: nothing, and which programs train.protocol=experience begins with.
+    ``trainables`` returns the agents' current parameters, by position in the team; ``demonstrations`` are
+    the data of train.system=sft; ``task`` supplies the hidden texts for the critic of train.system=sweet
+    (None: no texts) and the initial programs of train.protocol=experience.
     """
     name, collect = config.train.system, workload.collecting(config)
     if experience.remembers(config):
@@ -124,9 +124,9 @@ def build(
 
 
 def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.TrainState]:
-    """Shapes of what the system of ``train.system`` trains beside the agents; nothing is allocated.
+    """Shapes of the states that ``train.system`` trains beside the agents; nothing is allocated.
 
-    They are by position in the team, {} where only the agents learn; ``trainables`` are the agents'.
+    They are by position in the team, {} if only the agents learn; ``trainables``: the agents' parameters.
     """
     name = config.train.system
     if name == "sweet":
@@ -143,9 +143,9 @@ def own_states(config, team: Team, trainables: Sequence) -> Mapping[int, update.
 
 
 def from_forest(config):
-    """Forest -> `Credit`, or None for a system that needs models of its own.
+    """The function forest -> `Credit`; None for a system that trains models of its own.
 
-    ValueError if a dotted name leads nowhere.
+    ValueError if a dotted name does not resolve.
     """
     name = config.train.system
     if (
@@ -169,7 +169,7 @@ def influence(config) -> Callable:
 
 
 def credit_config(config) -> magrpo.CreditConfig:
-    """How returns become advantages."""
+    """The options that turn returns into advantages."""
     c = config.train
     return magrpo.CreditConfig(
         baseline=c.baseline,
@@ -188,12 +188,12 @@ def credit_config(config) -> magrpo.CreditConfig:
 
 
 def recipe(config) -> actor_critic.Recipe:
-    """What the critics of ``train.system`` read, and what follows from it."""
+    """The critics' input for ``train.system``, and the settings that follow from it."""
     return actor_critic.RECIPES[config.train.system, config.critic.form]
 
 
 def build_critics(config, team: Team) -> Critics:
-    """The critics of ``train.system``, or the value models of the agents that are models here."""
+    """The critics of ``train.system``, or the value models of the local agents."""
     c, t, by_token = config.critic, config.team, maporl_fields.has_values(config)
     joint = not by_token and recipe(config).joint
     if by_token:
@@ -205,7 +205,7 @@ def build_critics(config, team: Team) -> Critics:
 
 
 def build_der(config, team: Team, task: Task) -> der.Der:
-    """A router and its credit. UserError where no router would learn."""
+    """A router and its credit. UserError if no router would learn."""
     if not router.learns(config):
         raise UserError(f"router.kind={config.router.kind!r}: nothing learns, use experiments.evaluate")
     question = functools.partial(question_of, task.prompts)
@@ -234,7 +234,7 @@ def build_token_ppo(config, team: Team, trainables: Callable[[], list]) -> token
     def reference(forest):
         return turn_scores.of_forest(forest, team, trainables(), sampling, reference=True)
 
-    # Each turn is a problem of its own.
+    # Each turn counts as a separate problem.
     own = dataclasses.replace(credit_config(config), turn_loss="mean")
     fixed = influence(config), build_critics(config, team), own
     options = dict(lam=c.gae_lambda, kl=c.kl_reward, reference=reference, warmup=config.critic.warmup)
@@ -242,7 +242,7 @@ def build_token_ppo(config, team: Team, trainables: Callable[[], list]) -> token
 
 
 def build_heads(config, team: Team, trainables: Callable[[], Sequence]) -> Heads:
-    """Value heads on the agents' own bodies."""
+    """Value heads on the agents' own models."""
     c, key = config.critic, randomness.stream(config, "critics")
     optimizer = critic_optimizer(config)
     return Heads(team, key, trainables, optimizer, clip=c.clip, rows=c.prompts_per_microbatch)
@@ -254,7 +254,7 @@ def critic_optimizer(config):
 
 
 def build_malt(config, scores, collect: int) -> malt.Malt:
-    """MALT's stages; ``scores`` as of `dpo.Dpo`."""
+    """MALT's stages; ``scores``: see `dpo.Dpo`."""
     c, multiple = config.preference, config.train.prompts_per_microbatch
     seeds = [(config.seed, randomness.STREAMS.index(name)) for name in ("preferences", "demonstrations")]
     options = dict(most=c.pairs, selection=c.selection, begins_at=collect + config.malt.sft_steps)
@@ -267,14 +267,14 @@ def build_malt(config, scores, collect: int) -> malt.Malt:
 
 
 def build_pool(config, find: Callable = pairs_of) -> Pool:
-    """The pairs of ``train.system``, none yet; ``find`` as of `Pool`."""
+    """An empty pool of preference pairs for ``train.system``; ``find``: see `Pool`."""
     c = config.preference
     options = dict(most=c.pairs, selection=c.selection, replay=c.replay, last=c.nearest, decay=c.decay)
     return Pool((config.seed, randomness.STREAMS.index("preferences")), find, **options)
 
 
 def build_reward_model(config, team: Team, find: Callable = pairs_of, **options) -> RewardModel:
-    """The reward model of ``train.system``, with its pairs; ``find`` as of `Pool`, options as of `RewardModel`."""
+    """The reward model of ``train.system``, with its pairs; ``find``: see `Pool`, options: `RewardModel`."""
     c, optimizer = config.preference, reward_optimizer(config)
     sizes = dict(batch=c.batch, updates=c.model_updates, rows=c.pairs_per_microbatch)
     return RewardModel(
@@ -283,14 +283,14 @@ def build_reward_model(config, team: Team, find: Callable = pairs_of, **options)
 
 
 def build_verifier(config, team: Team) -> RewardModel:
-    """The verifier of MAPoRL, with its pairs."""
+    """The verifier of MAPoRL, with its pool of pairs."""
     return build_reward_model(
         config, team, verified.pairs_of, loss=verified.label_loss, metric="maporl/verifier_loss"
     )
 
 
 def build_reward_critics(config, team: Team) -> Critics:
-    """The models that read joint answers for the reward model."""
+    """The networks of the reward model, which read joint answers."""
     c, t = config.preference, config.team
     options = dict(joint=True, rank=t.rank, targets=tuple(t.targets))
     own = critics.build(team, randomness.stream(config, "preferences"), **options)
@@ -298,6 +298,6 @@ def build_reward_critics(config, team: Team) -> Critics:
 
 
 def reward_optimizer(config):
-    """The optimizer of the reward model, which begins anew whenever it is fitted."""
+    """The optimizer of the reward model; every fit starts with a fresh state."""
     c = config.preference
     return update.make_optimizer(lr=c.model_lr, steps=c.model_updates)

@@ -1,4 +1,4 @@
-"""From a config to the task: problems or texts, roles, rewards."""
+"""Build the task of a config: problems or texts, roles, rewards."""
 
 import contextlib
 import itertools
@@ -49,9 +49,9 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def build_executor(config) -> contextlib.AbstractContextManager:
-    """The sandbox, for tasks and tools that run code, else a context of None; start it before anything touches JAX.
+    """The sandbox for tasks and tools that run code, else a context of None; start it before using JAX.
 
-    ExecutorRefused where the machine isolates programs less than ``executor.min_level``.
+    ExecutorRefused if the machine isolates programs less than ``executor.min_level``.
     """
     kind = config.task.kind
     runs = (
@@ -73,7 +73,7 @@ def build_executor(config) -> contextlib.AbstractContextManager:
 
 @contextlib.contextmanager
 def _naming_modules(config) -> Iterator[None]:
-    """Name the field in an error about packages that are not there."""
+    """Add the config field to an error about missing packages."""
     try:
         yield
     except InputError as error:
@@ -81,19 +81,19 @@ def _naming_modules(config) -> Iterator[None]:
 
 
 def _row_rules(config, executor: Executor | None) -> RowRules:
-    """How to treat rows whose tests judge nothing; without an executor their tests are only read."""
+    """How to treat rows whose tests check nothing; without an executor the tests are read, not run."""
     return row_rules.of_executor(executor, tuple(config.executor.allow_modules), config.task.bad_rows)
 
 
 def isolation(executor: Executor | None) -> dict:
-    """How programs are run, for the records of a run; {} if none are run."""
+    """How programs are isolated, for the records of a run; {} if none are run."""
     return levels.describe(executor.level, executor.limits) if executor else {}
 
 
 def build_task(config, executor: Executor | None, split: str, expert=None):
     """The task of training (``split="train"``), of validation ("eval") or of the test ("test").
 
-    ValueError, naming the config's fields, for problems that cannot be read and a reward that is none.
+    ValueError, naming the config's fields, for unreadable problems or an invalid reward.
     """
     c = config.task
     agents = tuple(config.team.agents)
@@ -115,19 +115,19 @@ def build_task(config, executor: Executor | None, split: str, expert=None):
 
 
 def _of_agents(config, agents):
-    """The config for some of the agents, who answer at the same time."""
+    """The config with only these agents, answering at the same time."""
     fewer = config.copy_and_resolve_references()
     fewer.team.agents, fewer.train.protocol = tuple(agents), "simultaneous"
     return fewer
 
 
-PROBLEMS_OF = {"train": "training", "eval": "validation"}  # what messages call a split
+PROBLEMS_OF = {"train": "training", "eval": "validation"}  # names of splits in messages
 
 
 def check_splits(config, of_splits: Mapping[str, Task]) -> None:
     """ValueError, naming the config's fields, if two splits have a problem in common.
 
-    of_splits: tasks as `build_task` makes them, by the name of their split, in the order train, eval, test.
+    of_splits: tasks from `build_task` by split, in the order train, eval, test.
     """
     for first, second in itertools.combinations(of_splits, 2):
         with _naming(config, second):
@@ -136,7 +136,7 @@ def check_splits(config, of_splits: Mapping[str, Task]) -> None:
 
 @contextlib.contextmanager
 def _naming(config, split: str) -> Iterator[None]:
-    """Put the fields that say where problems come from in front of what is wrong with these."""
+    """Prefix errors about problems with the fields that name their source."""
     try:
         yield
     except ValueError as error:
@@ -148,7 +148,7 @@ def _naming(config, split: str) -> Iterator[None]:
 
 
 def _own_task(config, executor: Executor | None, split: str, expert):
-    """The task as it judges by itself, with a role for each agent."""
+    """The task with its own rewards and a role for each agent."""
     c = config.task
     source, part = source_of(config, split)
     if is_dotted(c.kind):
@@ -174,7 +174,7 @@ def _own_task(config, executor: Executor | None, split: str, expert):
 
 
 def _world(config, source: str, part: str) -> WorldTask:
-    """The task of a world, with an adviser where the protocol needs one, and somebody who reads it where it has one."""
+    """The task of a world. UserError if the protocol needs an adviser, or no agent reads the adviser."""
     agents, protocol = tuple(config.team.agents), config.train.protocol
     task = worlds.load_task(source, part, agents, config.task.remember, config.task.share_views)
     advisers = advisers_of(task.world)
@@ -189,7 +189,7 @@ def _world(config, source: str, part: str) -> WorldTask:
 
 
 def _commits(config, executor: Executor | None, source: str, part: str) -> CommitTask:
-    """The task of commits, with those of training as examples; where nothing is to be divided there are none."""
+    """The task of commits; training commits are its examples, if ``commits.examples`` is not 0."""
     c, own = config.task, config.commits
     rules = _row_rules(config, executor)
     pool = commits.load_items(*source_of(config, "train"), executor, rules) if own.examples else ()
@@ -228,12 +228,12 @@ def _custom(config, executor: Executor | None, split: str, expert) -> custom_tas
 
 
 def _edits(config, expert, agents: tuple[str, ...]) -> ExpertEdits:
-    """The feedback of an expert on functions that these agents wrote, the helpers first."""
+    """An expert's feedback on the functions of these agents; helpers come first."""
     return ExpertEdits(expert, agents, config.expert.max_tokens, config.task.parsing)
 
 
 def _with_partner(config, task: custom_task.CustomTask) -> custom_task.CustomTask:
-    """The task again, if it can be asked about. UserError names what it lacks."""
+    """The task, checked to support a dialogue. UserError names the missing method or agent."""
     kind, (actor, partner) = config.task.kind, config.team.agents
     lacking = [name for name in custom_task.DIALOGUE if not hasattr(task, name)]
     if lacking:
@@ -258,7 +258,7 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
     c = config.task
     roles = tuple(c.roles or code_roles.TEAM) if c.centralised else tuple(config.team.agents)
     roles = roles[:1] if dialogue.of(config) else roles
-    feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # in one turn nobody is asked
+    feedback = c.feedback if c.feedback in code_feedback.MODES else "plain"  # unused in a single turn
     if expert:
         feedback = _edits(config, expert, roles)
     task = CodingTask(
@@ -279,9 +279,9 @@ def _coding(config, executor: Executor, source: str, part: str, expert) -> Codin
 def build_programs(
     config, executor: Executor, split: str, agents: tuple[str, ...], judge: TimedJudge | None = None
 ) -> ProgramTask | SearchedQuestions:
-    """A task in which each of these agents writes a whole program; ``judge`` times them, None: a new one.
+    """A task in which each agent writes a whole program; ``judge`` times programs, None: a new one.
 
-    Of task.kind='reasoning' a whole answer.
+    With task.kind='reasoning' each agent writes a whole answer.
     """
     source, part = source_of(config, split)
     if config.task.kind == "reasoning":
@@ -294,7 +294,7 @@ def build_programs(
 
 
 def build_judge(config, executor: Executor) -> TimedJudge:
-    """What times programs."""
+    """The judge that times programs."""
     c = config.timing
     plan = TimingPlan(
         min_pairs=c.min_pairs,

@@ -1,4 +1,4 @@
-"""From a config to the team: its models, their layout on devices, and what its prompts may be."""
+"""Build the team of a config: its models, their layout on devices, and checks of its prompts."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -29,19 +29,19 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def layout(config, devices=None) -> sharding.Layout:
-    """Where a run's arrays lie, on all devices or on these; ValueError if ``mesh`` needs another number."""
+    """The sharding of a run's arrays, on all devices or ``devices``; ValueError if ``mesh`` does not fit."""
     c = config.mesh
     if c.agent * c.data * c.model == 1 and jax.process_count() == 1:
-        return sharding.ONE_DEVICE  # the first one, if there are more
+        return sharding.ONE_DEVICE  # the first device, if there are several
     return sharding.Layout(sharding.make_mesh(c.agent, c.data, c.model, devices), c.fsdp)
 
 
 def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
-    """A model of the team by name, on the host or in its files if ``on_host``, in the dtype that it is kept in.
+    """A model of the team by name; with ``on_host`` its weights stay on the host or in its files.
 
-    That is ``model_options.dtype``, or the one that it is stored in, but no narrower than the computation: each
-    use would widen it again. ``model_options.quantize`` is how its linear maps are kept instead. ValueError, naming
-    the config's field, for a model that cannot be loaded or has no tokenizer.
+    Its dtype is ``model_options.dtype``, else that of its files, but not narrower than the computation's:
+    each use would widen it again. With ``model_options.quantize`` linear layers are quantized instead.
+    ValueError, naming the config's field, for a model that cannot be loaded or has no tokenizer.
     """
     if name in built_models.BUILDERS:
         seed = (config.seed, randomness.STREAMS.index("random_model"))
@@ -63,7 +63,7 @@ def read_model(config, name: str, on_host: bool = False) -> weights.LoadedModel:
 
 
 def load_model(config, name: str, on_host: bool = False, read: Callable = read_model) -> weights.LoadedModel:
-    """`read_model`, or ``read`` in its place, with a tokenizer that writes chats as ``model_options`` says."""
+    """`read_model`, or ``read`` in its place, with the chat template of ``model_options``."""
     model = read(config, name, on_host)
     tokenizer = chat_options.apply(config, model.tokenizer)
     if name not in built_models.BUILDERS and roles.folds_system(tokenizer.template or ""):
@@ -74,7 +74,7 @@ def load_model(config, name: str, on_host: bool = False, read: Callable = read_m
 
 
 def _architecture(config, name: str) -> PolicyConfig:
-    """The sizes of a model of the team, without the weights of one that has files."""
+    """The sizes of a model of the team; the weights in its files are not read."""
     if name in built_models.BUILDERS:
         return load_model(config, name, on_host=True).policy.config
     try:
@@ -85,15 +85,15 @@ def _architecture(config, name: str) -> PolicyConfig:
 
 
 def build_team(config, devices=None, speakers=None, read: Callable = read_model) -> team_lib.Team:
-    """Load every model once and build the team, on all devices or on these.
+    """Load every model once and build the team, on all devices or on ``devices``.
 
-    ``speakers`` are asked in place of models of ours (`remote_agents.build`); without them nobody can be.
+    ``speakers`` answer for agents without a local model (`remote_agents.build`); None: these cannot answer.
     ``read``: see `load_model`.
     """
     hardware.prepare(config, devices)
     c, names = config.team, remote.names(config)
     experts = dict.fromkeys(filter(remote.is_remote, names)) | (speakers or {})
-    where = layout(config, devices)  # before anything is loaded: it may be refused
+    where = layout(config, devices)  # before loading: it may raise
     on_host = where.mesh is not None
     local = [name for name in dict.fromkeys(names) if name not in experts]
     if where.mesh is not None:
@@ -130,7 +130,7 @@ def build_team(config, devices=None, speakers=None, read: Callable = read_model)
 def check_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox | None = None) -> None:
     """Refuse, or warn about, prompts longer than ``sampling.max_prompt_tokens``, before compilation.
 
-    ``toolbox``: what agents may call, which stands in their prompts.
+    ``toolbox``: the tools that agents may call, which their prompts describe.
     """
     limit = config.sampling.max_prompt_tokens
     for agent, item, length in _prompt_tokens(config, team, tasks, toolbox):
@@ -144,10 +144,10 @@ def check_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox | None =
 
 
 def warn_of_next_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox | None = None) -> None:
-    """Warn where an answer of full length would leave no room for the prompt of the next turn.
+    """Warn if an answer of full length would leave no room for the prompt of the next turn.
 
-    That prompt holds the one before, the answer and what is read between turns, or after a call what the tool gave
-    back, and a run ends at the first one that is too long: after minutes, or hours. ``toolbox``: see `check_prompts`.
+    That prompt holds the previous prompt, the answer, and the feedback between turns or a tool's result. A
+    run ends at the first prompt that is too long, perhaps after hours. ``toolbox``: see `check_prompts`.
     """
     limit, answers = config.sampling.max_prompt_tokens, agent_settings.in_next_prompt(config)
     if not answers or config.sampling.long_prompts != "error":
@@ -166,7 +166,7 @@ def warn_of_next_prompts(config, team: team_lib.Team, *tasks, toolbox: Toolbox |
 
 
 def _prompt_tokens(config, team: team_lib.Team, tasks, toolbox) -> Iterator[tuple[str, Any, int]]:
-    """Agent, item and length of every first prompt of local agents; what others take is not known here."""
+    """Agent, item and length of every first prompt of local agents; other agents' limits are not known."""
     reads = tools.first_reads(config, toolbox)
     for item, prompts in ((item, task.prompts(item)) for task in tasks for item in task.items):
         for agent, messages in prompts.items():
@@ -175,12 +175,12 @@ def _prompt_tokens(config, team: team_lib.Team, tasks, toolbox) -> Iterator[tupl
 
 
 def prompt_sizes(config, team: team_lib.Team, tasks_of_run, toolbox: Toolbox | None = None):
-    """What the prompts of a run's tasks are padded to, of each member of the team, see `padding.Sizes`.
+    """The widths that each team member's prompts in a run's tasks are padded to, see `padding.Sizes`.
 
-    ``toolbox``: what agents may call, which stands in their prompts.
+    ``toolbox``: the tools that agents may call, which their prompts describe.
     """
     c = config.sampling
-    # Of a world prompts of later turns are known as well.
+    # In a world, the prompts of later turns are known too.
     seen = [task.seen() for task in tasks_of_run if isinstance(task, WorldTask)]
     every = [(task, range(len(task.items))) for task in [*tasks_of_run, *filter(None, seen)]]
     limits = c.max_prompt_tokens, c.long_prompts

@@ -37,10 +37,10 @@ OUTSIDE = ("world", "optimisation", "generation", "lock", "commits")  # more tha
 
 
 def one_speaker(config):
-    """The config with one agent that answers once, as all members do together.
+    """The config with one agent that answers once, as the members do together.
 
-    Of questions that all agents read (task.kind=reasoning) the first agent stays, with its own settings. UserError for
-    another task with several agents, whose roles differ, and for one that is no single text.
+    For task.kind=reasoning, where all agents read the same question, the first agent and its settings stay.
+    UserError for other tasks with several agents, whose roles differ, and for tasks with several answers.
     """
     agents = tuple(config.team.agents)
     if config.task.kind in OUTSIDE:
@@ -79,22 +79,22 @@ def evaluate(
     """Evaluate members together, and each alone, on the same problems with the same random keys.
 
     Args:
-      config: of the first run that a member is of.
+      config: of the run of the first member.
       origins: the members.
       settings: how they write together.
       which: ``best``, ``latest`` or a step, of each run.
-      answering: config of the problems and of the sampling; None: ``config``.
+      answering: config of the problems and the sampling; None: ``config``.
       samples: answers per problem; 0 for ``eval.samples``.
       split: problems to answer, one of `EVALUATED`.
-      fit, heads: of ``settings.value='head'``: how heads are fitted, None: by the defaults, and the folder where they
-        are kept, see `value_heads.fitted`.
-      alone: whether each member is evaluated alone too.
+      fit, heads: for ``settings.value='head'``: how heads are fitted (None: the defaults), and the folder
+        that stores them, see `value_heads.fitted`.
+      alone: whether each member is also evaluated alone.
 
     Returns:
       {"sampled": Evaluation, "greedy": Evaluation} of the members together, and the report, JSON data.
 
     Raises:
-      ValueError: for members, settings or problems that do not go together, before anything is compiled.
+      ValueError: for incompatible members, settings or problems, before anything is compiled.
     """
     names, models = [o.name for o in origins], [o.model for o in origins]
     settings_lib.check(settings)
@@ -140,14 +140,14 @@ def evaluate(
 def _engine(
     config, task, team: Team, settings: Settings, ledger: Ledger, heads: Callable[[], tuple]
 ) -> tuple[Engine, dict[str, float]]:
-    """What writes the texts, see `switching`."""
+    """The engine that writes the texts, and numbers about its heads, see `switching`."""
     if settings.searches:
         return switching(config, task, team, settings, ledger, heads)
     return engines.MixedEngine(team.members[0], engines.choice(settings, len(team.agents)), ledger), {}
 
 
 def _numbers(answers: Evaluations, single: dict[str, Evaluations], ledger: Ledger) -> dict[str, dict]:
-    """What the members earn together, each alone, and the differences."""
+    """The results of the members together, of each alone, and the differences."""
     return {
         "together": _described(answers) | {"ledger": ledger.describe(), "seconds": answers.seconds},
         "alone": {name: _described(own) | {"seconds": own.seconds} for name, own in single.items()},
@@ -156,7 +156,7 @@ def _numbers(answers: Evaluations, single: dict[str, Evaluations], ledger: Ledge
 
 
 class _Run(NamedTuple):
-    """One evaluation after the other, of the same problems with the same key."""
+    """Evaluations one after the other, on the same problems with the same key."""
 
     config: Any
     task: Any
@@ -177,7 +177,7 @@ class _Run(NamedTuple):
 def switching(
     config, task, team: Team, settings: Settings, ledger: Ledger, heads: Callable[[], tuple]
 ) -> tuple[engines.SwitchingEngine, dict[str, float]]:
-    """What writes texts by switching, and numbers about the value heads that ``heads`` gives for it, {} for none."""
+    """The engine that switches between members, and numbers about the value heads, {} for none."""
     prompts = value_heads.prompts_of(config, task, team)
     write = value_heads.writers(config, prompts, team, settings, ledger)
     judge, numbers = values.Judge(task, write, ledger), {}
@@ -194,7 +194,7 @@ def switching(
 
 
 def _alike(team: Team) -> bool:
-    """Whether all members have one vocabulary."""
+    """Whether all members share one vocabulary."""
     sizes = {getattr(member.tokenizer, "vocab_size", id(member.tokenizer)) for member in team.members}
     return len(sizes) == 1 and len({tuple(member.tokenizer.eos_ids) for member in team.members}) == 1
 
@@ -204,7 +204,7 @@ def _described(answers: Evaluations) -> dict[str, dict]:
 
 
 def _gains(answers: Evaluations, single: Evaluations) -> dict[str, dict[str, float | None]]:
-    """Return together less that alone, mean over the problems with its 95 % interval, by mode; None: no number."""
+    """Return together minus return alone, by mode: mean over problems and 95 % interval; None: no number."""
     pairs = {mode: [getattr(e, mode).scores()["return"] for e in (answers, single)] for mode in results.MODES}
     ends = {mode: bootstrap.interval(one - other)._asdict() for mode, (one, other) in pairs.items()}
     return {mode: {k: x if math.isfinite(x) else None for k, x in own.items()} for mode, own in ends.items()}

@@ -1,4 +1,4 @@
-"""From a config to the tools that agents may call: functions, servers, those of the task."""
+"""Build the tools that agents may call: functions, servers' tools, and the task's own."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from jaxmarl_llm.utils.errors import UserError
 
 @contextlib.contextmanager
 def opened(config, executor: Executor | None, task) -> Iterator[Toolbox | None]:
-    """The tools of a run, whose servers are connected until the end; None where agents have none.
+    """The tools of a run; servers stay connected until the block ends. None if agents have no tools.
 
     Args:
       config: the run's.
       executor: the sandbox, for functions that run there.
-      task: of any split: its tools are for the items of all.
+      task: of any split; its tools serve the items of all splits.
 
-    Errors: UserError for functions that are no tools, servers that do not answer, names that two tools have.
+    Errors: UserError for functions that are not tools, servers that do not answer, duplicate tool names.
     """
     if not settings.offered(config):
         yield None
@@ -41,7 +41,7 @@ def opened(config, executor: Executor | None, task) -> Iterator[Toolbox | None]:
 
 
 def first_reads(config, toolbox: Toolbox | None) -> Reads:
-    """What an agent reads first of the task's prompt for it: with the tools, where it has some."""
+    """How an agent's first prompt is made from the task's: with its tools, if it has any."""
     if toolbox is None:
         return lambda agent, messages: messages
     if planner_settings.of(config):
@@ -58,7 +58,7 @@ def first_reads(config, toolbox: Toolbox | None) -> Reads:
 
 
 def _of_servers(config, stack: contextlib.ExitStack) -> list[Tool]:
-    """The servers' tools. Of several processes the first one is connected, and calls for all."""
+    """The servers' tools. With several processes only the first is connected, and it calls for all."""
     specs = tuple(config.tools.servers)
     if not specs:
         return []

@@ -1,4 +1,4 @@
-"""From a config to how agents draw and learn: sampling parameters, loss, optimizer, learning rates."""
+"""Build sampling parameters, loss, optimizer and learning rates from a config."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def sampling_params(config) -> SamplingParams:
-    """How tokens are drawn in training and sampled evaluation, by each agent."""
+    """Each agent's sampling parameters in training and in sampled evaluation."""
     c = config.sampling
     shared = SamplingParams(c.max_new_tokens, c.temperature, c.top_k, c.top_p, c.min_p)
     own = {a: agent_settings.sampling(config, a) for a in config.team.agents}
@@ -24,14 +24,14 @@ def sampling_params(config) -> SamplingParams:
 
 
 def _own_distribution(params: SamplingParams) -> SamplingParams:
-    """That of the models, without temperature and truncation; the longest completions stay."""
+    """The models' own distribution, without temperature and truncation; completion limits are kept."""
     agents = tuple((agent, SamplingParams(own.max_new_tokens)) for agent, own in params.agents)
     others = tuple(pair for pair in agents if pair[1].max_new_tokens != params.max_new_tokens)
     return SamplingParams(params.max_new_tokens, agents=others)
 
 
 def loss_config(config) -> agent_loss.LossConfig:
-    """Options of the loss; ValueError if ``train.loss`` names what cannot be one."""
+    """Options of the loss; ValueError if ``train.loss`` does not name a loss."""
     c = config.train
     if c.system == SFT:
         return agent_loss.LossConfig(
@@ -75,7 +75,7 @@ def _custom_loss(config):
 
 
 def build_optimizer(config):
-    """The optimizer of one agent, at the greatest learning rate of all of them (see `rates`)."""
+    """The optimizer of one agent, with the largest learning rate of all agents (see `rates`)."""
     c = config.train
     return update.make_optimizer(
         lr=max(_learning_rates(config).values(), default=c.lr),
@@ -95,7 +95,7 @@ def _learning_rates(config) -> dict[str, float]:
 
 
 def rates(config, agents: tuple[str, ...]) -> update.Rates | None:
-    """How some agents learn beside `build_optimizer`; None: all of them, at its learning rate."""
+    """The agents' rates relative to `build_optimizer`; None: all of them learn at its learning rate."""
     own = _learning_rates(config)
     most = max(own.values(), default=0.0)
     learns_N = [agent in own for agent in agents]

@@ -1,7 +1,7 @@
-"""The functions of the user's own that a config names, found before anything is loaded.
+"""Resolve the user's functions that a config names, before any model is loaded.
 
-Importing a user's module may have side effects, such as taking a device. So a sweep, which must leave devices
-to its members, checks names in a separate process: `python -m jaxmarl_llm.factory.user_code`.
+Importing a user's module may have side effects, such as occupying a device. A sweep must leave devices to its
+members, so it checks names in a separate process: `python -m jaxmarl_llm.factory.user_code`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from jaxmarl_llm.update import custom_loss
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
-WORLDS = ("task.source", "task.eval_source", "task.test_source")  # of task.kind='world' alone
+WORLDS = ("task.source", "task.eval_source", "task.test_source")  # only for task.kind='world'
 _PLAIN = (
     *WORLDS, "task.shown_score", "sft.source", "commits.encoder", "experience.encoder", "gate.encoder",
     "lessons.encoder", "router.encoder", "qstar.value", "qstar.process",
@@ -39,7 +39,7 @@ FIELDS: dict[str, Callable[[str], Callable]] = {
 
 
 def given(config) -> dict[str, str]:
-    """The dotted names in a config, by field; of a world without the slice of its starts."""
+    """The dotted names in a config, by field; for a world without the slice of its start states."""
     names = {path: field(config, path) for path in FIELDS}
     for path in WORLDS:
         names[path] = sources.parse(names[path])[0] if config.task.kind == "world" and names[path] else ""
@@ -51,19 +51,19 @@ def given(config) -> dict[str, str]:
 
 
 def check(config) -> None:
-    """ValueError for a name in a config that does not exist, or that cannot be used for its field."""
+    """ValueError for a name in a config that does not exist or does not suit its field."""
     for path, name in given(config).items():
         FIELDS[path](name)
 
 
 def check_all(configs: Mapping[str, object]) -> None:
-    """`check` for several configs in a process of its own; none is started where nothing is named.
+    """`check` for several configs in a separate process, which is started only if a config names something.
 
     Args:
-      configs: by what an error calls them.
+      configs: by their names in errors.
 
     Raises:
-      ValueError: with a sentence for every config and field that names something unusable.
+      ValueError: with a sentence for every config and field with an unusable name.
     """
     wanted = {who: given(config) for who, config in configs.items()}
     pairs = list(dict.fromkeys(pair for names in wanted.values() for pair in names.items()))
@@ -79,7 +79,7 @@ def check_all(configs: Mapping[str, object]) -> None:
 
 
 def _ask(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """What is wrong with each (field, name), '' for nothing; modules are found as in this process."""
+    """The error of each (field, name), '' for none; the module search path is this process's."""
     done = subprocess.run(
         [sys.executable, "-m", "jaxmarl_llm.factory.user_code"],
         input=json.dumps({"path": sys.path, "pairs": pairs}),
@@ -87,14 +87,14 @@ def _ask(pairs: Sequence[tuple[str, str]]) -> list[str]:
         capture_output=True,
         text=True,
     )
-    if done.returncode or not done.stdout.strip():  # a module may end the process as if all were well
+    if done.returncode or not done.stdout.strip():  # a module may exit with code 0
         last = next(iter(done.stderr.strip().splitlines()[-1:]), f"exit code {done.returncode}")
         raise UserError(f"importing {', '.join(name for _, name in pairs)} ended the process: {last}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def _answer() -> None:
-    """Print, as a list of texts, what is wrong with the names on the standard input."""
+    """Print the errors of the names on standard input, as a list of texts."""
     question = json.load(sys.stdin)
     sys.path[:] = question["path"]
     complaints = []

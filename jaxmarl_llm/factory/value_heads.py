@@ -1,4 +1,4 @@
-"""From a config to the value heads used by a switch between members, fitted or read from a folder."""
+"""Fit the value heads for switching between members, or read them from a folder."""
 
 import json
 import pathlib
@@ -23,8 +23,9 @@ FILE = "fit.json"
 
 
 class Fit(NamedTuple):
-    """How value heads are fitted: ``samples`` answers of each member to so many ``problems`` of the training split, in
-    ``updates`` of ``batch`` answers each with the learning rate ``lr``, which falls to 0.
+    """How value heads are fitted: to ``samples`` answers of each member to ``problems`` training problems.
+
+    There are ``updates`` updates of ``batch`` answers each; the learning rate ``lr`` falls to 0.
     """
 
     problems: int = 64
@@ -35,12 +36,12 @@ class Fit(NamedTuple):
 
 
 def prompts_of(config, task, team: Team) -> Prompts:
-    """The prompts of a task's problems, as all members read them."""
+    """The prompts of a task's problems, the same for all members."""
     return Prompts.of(task, team, config.sampling.max_prompt_tokens, config.sampling.long_prompts)
 
 
 def writers(config, prompts: Prompts, team: Team, settings: Settings, ledger: Ledger) -> Writers:
-    """The members as writers, who draw as the config's one agent does."""
+    """The members as writers, with the sampling parameters of the config's one agent."""
     params = training.sampling_params(config).of(config.team.agents[0])
     sizes = dict(candidates=settings.candidates, horizon=settings.horizon)
     return Writers(team, prompts, params, every=settings.every, **sizes, ledger=ledger)
@@ -49,18 +50,18 @@ def writers(config, prompts: Prompts, team: Team, settings: Settings, ledger: Le
 def fitted(
     config, executor, team: Team, fit: Fit, members: Sequence, folder: str = ""
 ) -> tuple[critics.Critics, dict[str, float]]:
-    """A critic of each member, fitted to its answers to problems of the training split, and numbers about the fit.
+    """A critic per member, fitted to its answers to training problems, and numbers about the fit.
 
     Args:
       config: of the problems, with one agent.
-      executor: of the task's judge.
+      executor: the sandbox in which the task's judge runs programs.
       team: the members.
-      fit: how.
-      members: JSON data that says who they are, and in what state.
-      folder: where the critics are kept; those that are there are taken, ''  for nowhere.
+      fit: how critics are fitted.
+      members: JSON data that identifies the members and their states.
+      folder: where critics are saved, and read from if they exist; '' for nowhere.
 
     Raises:
-      UserError: if those in the folder were fitted otherwise.
+      UserError: if those in the folder were fitted with other settings.
     """
     optimizer = update.make_optimizer(lr=fit.lr, steps=fit.updates, decay="linear")
     key, options = (

@@ -1,4 +1,4 @@
-"""What a run prints before it starts: the parts of an iteration, and its memory."""
+"""The plan that a run prints before it starts: the parts of an iteration, and its memory."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from jaxmarl_llm.utils import device_memory
 
 
 def _megabytes(tree) -> float:
-    """MB on one device; shapes without a sharding count as a whole."""
+    """MB on one device; a shape without a sharding counts in full."""
 
     def held(x) -> int:
         return math.prod(x.sharding.shard_shape(x.shape) if x.sharding else x.shape) * x.dtype.itemsize
@@ -23,9 +23,9 @@ def _megabytes(tree) -> float:
 
 
 def widths(prompt_sizes, team, ahead: bool) -> list[str]:
-    """A line for every stack whose prompts have fixed widths: which, and how many programs these are.
+    """A line for every stack whose prompts have fixed widths: the widths, and the number of their programs.
 
-    ``ahead``: whether they are compiled before they are needed.
+    ``ahead``: whether the programs are compiled before they are needed.
     """
     when = ", compiled together when the first of them is called" if ahead else ""
     lines = []
@@ -40,7 +40,7 @@ def widths(prompt_sizes, team, ahead: bool) -> list[str]:
 
 
 def _devices(config, team) -> list[tuple[str, str]]:
-    """How the arrays are sharded, as a table row, if they are."""
+    """The sharding of the arrays as a table row; [] without sharding."""
     sizes = {axis: config.mesh[axis] for axis in AXES}
     if math.prod(sizes.values()) == 1:
         return []
@@ -55,19 +55,19 @@ def _devices(config, team) -> list[tuple[str, str]]:
 
 
 def _servers(config) -> list[tuple[str, str]]:
-    """What draws the completions, as a table row, if it is not this process."""
+    """The servers that sample completions as a table row; [] if this process samples."""
     return [("drawn by", ", ".join(config.engine.servers))] if engine.by_servers(config) else []
 
 
 def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
     """MB that an iteration holds on one device, by purpose; activations are not counted.
 
-    ``states`` may hold shapes. Of cache and logits those of all devices are counted. ``seeds`` are trained
-    together: of all but the base there is so much more.
+    ``states`` may hold shapes. Cache and logits are counted for all devices together. ``seeds``: number of
+    seeds trained together, which multiplies everything but the base.
     """
     members = [m for m in team.members if not m.remote]
     policies = [m.stack.policy.config for m in members]
-    # Of one device: without a mesh the whole of it.
+    # As on a single device: the whole cache, not a shard.
     caches = [
         evaluations.training_cache_bytes(config, dataclasses.replace(m.stack, layout=ONE_DEVICE))
         for m in members
@@ -79,20 +79,20 @@ def memory(config, team, states, seeds: int = 1) -> dict[str, float]:
         "cache": cache,
         "logits": 3 * _logits_tokens(team) * max((p.vocab_size for p in policies), default=0) * 4 / 1e6,
     }
-    if references.keeps_beginning(config):  # of a team that has not begun yet, too
+    if references.keeps_beginning(config):  # also before the training starts
         of_each["reference"] = of_each["learned"]
     base = sum(_megabytes(m.base) for m in members)
     return {"base": base} | {name: seeds * size for name, size in of_each.items()}
 
 
 def planned_mb(config, team, states, models, seeds: int = 1) -> float:
-    """MB of one device that are planned, with the gradients: `memory` and `beside`, activations not counted."""
+    """Planned MB of one device: `memory`, `beside` and the gradients; activations are not counted."""
     parts, (learned, optimizer) = memory(config, team, states, seeds), beside(models)
     return sum(parts.values()) + seeds * (learned + optimizer) + max(parts["learned"], seeds * learned)
 
 
 def used(config, team, states, models, seeds: int = 1) -> dict[str, float]:
-    """`planned_mb` and the most MB of a device that were used; {} where the backend does not say, as a CPU."""
+    """`planned_mb` and the peak MB used on a device; {} if the backend does not report it, as on a CPU."""
     most = device_memory.peak(jax.local_devices()[0])
     if most is None:
         return {}
@@ -100,13 +100,13 @@ def used(config, team, states, models, seeds: int = 1) -> dict[str, float]:
 
 
 def beside(models) -> tuple[float, float]:
-    """MB of trained parameters, and of their optimizers; ``models`` are states, or shapes of them."""
+    """MB of trained parameters, and of their optimizer states; ``models``: train states or their shapes."""
     parts = ([getattr(s, part) for s in models.values()] for part in ("trainable", "opt_state"))
     return tuple(map(_megabytes, parts))
 
 
 def _beside(models, seeds: int) -> list[tuple[str, str]]:
-    """Memory of critics and the like, as a table row, if there are any."""
+    """Memory of critics and similar models as a table row; [] if there are none."""
     if not models:
         return []
     learned, optimizer = (seeds * size for size in beside(models))
@@ -115,7 +115,7 @@ def _beside(models, seeds: int) -> list[tuple[str, str]]:
 
 
 def _reference(size: dict[str, float]) -> list[tuple[str, str]]:
-    """Memory of what the team began with, as a table row, if it is held for the reference policy."""
+    """Memory of the copy of the initial parameters as a table row; [] if the reference needs none."""
     return [("memory: reference policy", f"{size['reference']:.0f} MB")] if "reference" in size else []
 
 
@@ -125,10 +125,10 @@ def _logits_tokens(team) -> int:
 
 
 def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[str, str]]:
-    """The arithmetic of an iteration and the device memory it needs, before anything is compiled.
+    """The sizes of an iteration and the device memory it needs, before anything is compiled.
 
-    ``models`` are the states of those that the system trains beside the agents. ``seeds``: runs that are
-    trained together, as `memory`.
+    ``models``: states of the models that the system trains beside the agents. ``seeds``: number of runs
+    trained together, as in `memory`.
     """
     c, b, size = config.train, config.train.prompts, memory(config, team, states, seeds)
     learners = ", ".join(agent for agent in team.agents if not team[agent].remote)
@@ -156,7 +156,7 @@ def plan_rows(config, team, task, states, models, seeds: int = 1) -> list[tuple[
 
 
 def _answers(config, agents: int) -> list[tuple[str, str]]:
-    """What is said, judged and learned from, as table rows; a protocol of the user's own decides that."""
+    """Completions sampled, judged and learned from, as table rows; less is known of a user's own protocol."""
     c, nodes = config.train, workload.nodes(config)
     if imitation.draws_nothing(config):
         read = f"{config.sft.batch} x {agents}: texts of up to {agent_settings.longest(config)} tokens"
@@ -181,7 +181,7 @@ def _answers(config, agents: int) -> list[tuple[str, str]]:
 
 
 def _counterfactuals(config) -> list[tuple[str, str]]:
-    """What is judged besides, as a table row, if anything is."""
+    """The counterfactual answers judged in addition, as a table row; [] if there are none."""
     if not config.train.counterfactual:
         return []
     drawn = workload.counterfactual_completions(config)
@@ -190,12 +190,12 @@ def _counterfactuals(config) -> list[tuple[str, str]]:
 
 
 def _seeds(seeds: int) -> list[tuple[str, str]]:
-    """The number of runs that the memory is for, as a table row, if there are several."""
+    """The number of runs that share the memory as a table row; [] for one run."""
     text = f"{seeds} at the same time, each does all that is above; memory below is of all, and at times"
     return [("seeds", f"{text} what they learn is there twice")] if seeds > 1 else []
 
 
 def _further_draws(c) -> list[tuple[str, str]]:
-    """How often an iteration may draw again, as a table row, if it may."""
+    """How often an iteration may sample again, as a table row; [] if it may not."""
     text = f"up to {c.redraw}, each of all that is above, in place of problems without a signal"
     return [("further draws", text)] if c.redraw else []

@@ -1,4 +1,4 @@
-"""Answers of the next iteration, drawn and judged while this one's update is made (``train.overlap``)."""
+"""Sample and judge the next iteration's answers while the current update runs (``train.overlap``)."""
 
 import concurrent.futures
 import time
@@ -17,11 +17,11 @@ Draw = Callable[[int, Any, PhaseTimer], Forest]
 class RolloutPrefetch:
     """Rollouts by iteration; the next one starts early if `begin` is called.
 
-    Such a rollout sees parameters from before one update: its tokens' importance ratios are not 1. It runs in
-    a thread: judging, which is not the device's work, costs no time as long as the update lasts.
+    Such a rollout uses parameters that are one update old: its tokens' importance ratios are not 1. It runs
+    in a thread: judging, which does not use the device, costs no time while the update runs.
 
     Args:
-      draw: ``draw(iteration, trainables, timer)``, the forest of an iteration.
+      draw: ``draw(iteration, trainables, timer)`` returns the forest of an iteration.
     """
 
     def __init__(self, draw: Draw):
@@ -36,7 +36,7 @@ class RolloutPrefetch:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def begin(self, step: int, trainables) -> None:
-        """Draw for an iteration from now on, with copies of the parameters: updates may donate them."""
+        """Start sampling for an iteration, with copies of the parameters, since updates may donate them."""
         copies = jax.tree.map(jnp.copy, trainables)
         self._begun = step, self._threads.submit(self._timed, step, copies)
 
@@ -46,7 +46,7 @@ class RolloutPrefetch:
         return forest, timer.seconds(), time.perf_counter() - started
 
     def take(self, step: int, trainables, timer: PhaseTimer) -> Forest:
-        """The forest of an iteration; raises what its rollout raised.
+        """The forest of an iteration; re-raises an error of its rollout.
 
         Adds its phases to ``timer``: "rollout" is the time of this call, "hidden" the time saved by the early
         start.

@@ -1,4 +1,4 @@
-"""What a command leaves when it is finished, so that others know what need not be run again."""
+"""The result files of finished commands, which show what need not be run again."""
 
 import pathlib
 import shlex
@@ -10,7 +10,7 @@ from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import CommandFailed, UserError
 from jaxmarl_llm.utils.eta import Eta, format_seconds
 
-# By command: the file below its folder; '': what --out names is the file.
+# By command: the result file below its folder; '': --out names the file itself.
 RESULTS = {
     "train": "summary.json",
     "evaluate": "",
@@ -21,15 +21,15 @@ RESULTS = {
     "ablate": "ablation.json",
     "levels": "levels.md",
 }
-# Flags that say where something is: moving a folder does not change its content.
+# Flags that are locations: moving a folder does not change its content.
 _PLACES = ("--workdir", "--workdirs", "--out", "--members", "--config.team.begin", "--config.expert.base_url")
 
 
 def result_of(words: Sequence[str]) -> pathlib.Path:
-    """The file that a command leaves: its name, then its flags, with ``--out`` or else ``--workdir`` among them.
+    """The result file of a command; ``words``: its name, then its flags with ``--out`` or ``--workdir``.
 
     Raises:
-      ValueError: for a command without a row in `RESULTS`, or without either flag.
+      ValueError: for a command that is not in `RESULTS`, or has neither flag.
     """
     name, *arguments = words
     given = dict(word.lstrip("-").split("=", 1) for word in arguments if "=" in word)
@@ -39,22 +39,22 @@ def result_of(words: Sequence[str]) -> pathlib.Path:
 
 
 def finished(path: pathlib.Path) -> bool:
-    """Whether a command has left its result; a training only at its end."""
+    """Whether a command's result is complete; that of a training is only at its end."""
     return path.is_file() and (path.name != RESULTS["train"] or "after" in summaries.read_json(path))
 
 
 def _setting(argv: Sequence[str]) -> list[str]:
-    """A command without its interpreter, its places and the order of its flags."""
+    """A command without its interpreter and locations, its flags sorted."""
     return sorted(word for word in argv[1:] if word.partition("=")[0] not in _PLACES)
 
 
 def _record(path: pathlib.Path) -> pathlib.Path:
-    """The file that says which command leaves the result ``path``."""
+    """The file that records the command behind the result ``path``."""
     return path.with_name(f"{path.stem}.command.json")
 
 
 def _check_made_by(path: pathlib.Path, argv: Sequence[str]) -> None:
-    """UserError if another command left the result; earlier versions wrote no record, and theirs are taken."""
+    """UserError if another command made the result; results of earlier versions have no record and pass."""
     now, made_by = _setting(argv), summaries.read_json(_record(path)).get("setting")
     if made_by in (None, now):
         return
@@ -67,13 +67,13 @@ def _check_made_by(path: pathlib.Path, argv: Sequence[str]) -> None:
 
 
 def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run) -> None:
-    """Run the commands that are not finished one after the other, by the file that each leaves.
+    """Run the unfinished commands of ``made`` (result file -> command), one after the other.
 
-    Beside a result stands ``<its name>.command.json``, which says what command left it.
+    The file ``<its name>.command.json`` beside a result records the command that made it.
 
     Raises:
-      UserError: a result is finished, and was left by a command with other settings.
-      CommandFailed: with the command of the first that fails or is stopped; what is finished stays.
+      UserError: a finished result was made by a command with other settings.
+      CommandFailed: for the first command that fails or is stopped; finished results stay.
     """
     left = [path for path in made if not finished(path)]
     for path in made.keys() - set(left):

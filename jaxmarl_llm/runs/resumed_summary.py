@@ -1,4 +1,4 @@
-"""The summary of a resumed run, as its last session left it, even if some files are damaged."""
+"""Restore the summary of a resumed run from its last session, even if some files are damaged."""
 
 import logging
 import math
@@ -15,22 +15,22 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def read_summary(folder, start: int) -> dict:
-    """The summary of a run that is resumed at iteration ``start``; what is done again is forgotten."""
+    """The summary of a run resumed at iteration ``start``, without entries of iterations to be repeated."""
     saved = _saved(pathlib.Path(folder))
     kept = {n: saved[n] for n in ("before", "warm", "warm_up_seconds") if start > 0 and n in saved}
     kept |= {mark: saved[mark] for mark in MARKS if mark in saved and saved[mark]["step"] <= start}
     best, place = saved.get("best", {}), pathlib.Path(folder) / "checkpoints"
     if best.get("step", math.inf) <= start and checkpoint.saved_steps(place / checkpoint.BEST):
-        # A kill may have come between this entry and its checkpoint.
+        # The run may have been killed between this entry and its checkpoint.
         if _best_meta(folder).get("step") == best["step"]:
             kept["best"] = {name: best[name] for name in ("step", "validation_return") if name in best}
     return kept | {"seconds": saved.get("seconds", 0.0), "resumed": time.time()}
 
 
 def forget_measured_otherwise(run, changes: Sequence[str]) -> None:
-    """Drop, from the run's summary and its file, what was measured with other inputs, see `inputs.measured_otherwise`.
+    """Drop entries of the run's summary that were measured with other inputs (`inputs.measured_otherwise`).
 
-    ``changes``: of the run's inputs, which the user has accepted.
+    ``changes``: accepted changes of the run's inputs. The summary's file is updated, too.
     """
     otherwise = inputs.measured_otherwise(changes)
     if lost := [name for name in otherwise if run.summary.pop(name, None)]:
@@ -42,7 +42,7 @@ def forget_measured_otherwise(run, changes: Sequence[str]) -> None:
 
 
 def _saved(folder: pathlib.Path) -> dict:
-    """summary.json; where it is damaged, with a warning, what metrics and the best state say of it."""
+    """summary.json; if damaged, log a warning and restore it from the metrics and the best state."""
     try:
         return summaries.read_json(folder / "summary.json")
     except formats.NewerFormatError:
@@ -60,7 +60,7 @@ def _saved(folder: pathlib.Path) -> dict:
 
 
 def _best_meta(folder) -> dict:
-    """Metadata of the best state; {} if it is damaged, which is then put aside."""
+    """Metadata of the best state; if damaged, the state is moved aside and {} returned."""
     place = pathlib.Path(folder) / "checkpoints"
     try:
         return checkpoint.read_meta(place, checkpoint.BEST)

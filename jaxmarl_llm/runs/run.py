@@ -1,4 +1,4 @@
-"""Everything that a training run holds open: services, tasks, team, learner, files. The loop is in train.py."""
+"""The open resources of a training run: services, tasks, team, learner, files. The loop is in train.py."""
 
 import contextlib
 import dataclasses
@@ -53,24 +53,24 @@ from jaxmarl_llm.utils.errors import NotFiniteError, UserError
 
 
 class Run:
-    """A run folder and what works on it.
+    """A run folder and the objects that work on it.
 
-    Entering opens everything in the order that lets errors come early: the config against the folder, the
-    sandbox, the data, the models, the prompts, the checkpoint. What an earlier process did from
-    ``schedule.start`` on is forgotten and done again. Problems, models or code of the user that are not those
-    it began with are refused, or with ``accept_changes`` recorded, see `inputs`.
+    Entering opens everything in an order that raises errors early: config compared with the folder, sandbox,
+    data, models, prompts, checkpoint. Results of an earlier process after ``schedule.start`` are dropped and
+    computed again. If problems, models or user code have changed since the run began, this is an error; with
+    ``accept_changes`` the change is recorded instead, see `inputs`.
 
     Attributes:
       services: executor and experts.
-      engine: what draws the completions of training and evaluations.
+      engine: samples the completions of training and evaluations.
       task, validation_task, test_task: the problems of the three splits.
-      toolbox: what agents may call before they answer, None for nothing.
-      team, learner, protocol, scorer: who answers, how they learn, in which order, how answers are judged.
-      schedule, spending, summary: iterations, budgets, what summary.json holds.
-      output_folder: where metrics, transcripts and summary go: the folder, or of several processes a part of it.
-      seat: its place among runs that are trained at the same time.
-      display: the progress bar of the training, while it goes on.
-      completed: iterations that are done, logged and evaluated.
+      toolbox: the tools that agents may call before they answer, None for none.
+      team, learner, protocol, scorer: the agents, how they learn, who answers when, how answers are judged.
+      schedule, spending, summary: iterations, budgets, the content of summary.json.
+      output_folder: folder of metrics, transcripts and summary: the run's, or a subfolder per process.
+      seat: the run's seat among runs that are trained at the same time.
+      display: the progress bar, while the training runs.
+      completed: number of iterations that are done, logged and evaluated.
     """
 
     def __init__(self, config, workdir, accept_changes: bool = False, seat: Seat = ALONE):
@@ -81,7 +81,7 @@ class Run:
         self.schedule = Schedule(config)
         self.display: console.ProgressDisplay | None = None
         self.completed = 0
-        # Several seeds call programs of their own, which are compiled as they come.
+        # Several seeds use programs of their own, which are compiled when first called.
         several = bool(seat.generate or seat.train_step)
         self._ahead = CompiledAhead(self._compiling) if config.sampling.widths and not several else None
         self._stack = contextlib.ExitStack()
@@ -105,17 +105,17 @@ class Run:
         journals.forget(self.folder)
 
     def _check_folder(self, stack: contextlib.ExitStack) -> None:
-        """The folder holds no other run, can be written, and is no other process's."""
+        """Check that the folder holds no other run, is writable, and is not used by another process."""
         if saved := saved_config.in_folder(self.folder):
             resume_checks.check_same_run(saved, self.config.to_dict(), self.folder)
         resume_checks.ensure_writable(self.folder)
-        distributed.on_main(self._hold)(stack)  # of several processes of one run the first holds it for all
+        distributed.on_main(self._hold)(stack)  # the first process of a run locks it for all
 
     def _hold(self, stack: contextlib.ExitStack) -> None:
         stack.enter_context(lock.held(self.folder))
 
     def _open_tasks(self, stack: contextlib.ExitStack) -> None:
-        """Executor, expert, and the problems of all splits."""
+        """Open executor and expert, and load the problems of all splits."""
         config, saved = self.config, damaged.latest_meta(self.folder)
         self.services = Services(config, self.folder, saved, stack)
         user_code.check(config)
@@ -129,7 +129,7 @@ class Run:
         self.validation_items = scores.spread(len(self.validation_task.items), config.eval.problems)
 
     def _open_team(self) -> None:
-        """The agents as they begin, and the widths of their prompts."""
+        """Build the initial agents and the widths of their prompts."""
         config, every_task = self.config, (self.task, self.validation_task, self.test_task)
         hardware.prepare(config)
         print("\n".join(hardware.lines(config)), flush=True)
@@ -147,13 +147,13 @@ class Run:
             self.tell(line)
 
     def _compiling(self, programs: int) -> console.ProgressDisplay:
-        """The progress bar of so many programs that are compiled ahead, below that of the training."""
+        """The progress bar of ``programs`` compiled ahead, below that of the training."""
         options = dict(within=self.display, compiles=compile_times.of_process())
         return console.ProgressDisplay(programs, label="prompt width", **options)
 
     def _check_inputs(self) -> tuple[dict[str, str], list[str], list[str]]:
-        """Fingerprints of problems, models and the user's code; what the config of an earlier version stood for
-        and is no longer so; and how the inputs have changed.
+        """Fingerprints of problems, models and the user's code; sentences about an earlier version's config
+        that no longer holds (`saved_config.no_longer_in`); and the changes of the inputs.
         """
         of_splits = {"train": self.task, "eval": self.validation_task, "test": self.test_task}
         now = inputs.of_run(self.config, of_splits, self.team, self.toolbox)
@@ -161,7 +161,7 @@ class Run:
         return now, no_longer, inputs.check(self.folder, now, self._accept_changes)
 
     def _open_learner(self, stack: contextlib.ExitStack) -> None:
-        """What learns, at the state of the latest checkpoint; scorer and protocol."""
+        """Build the learner, restored from the latest checkpoint, the scorer and the protocol."""
         config = self.config
         combined = config.train.joint_mode, config.train.partner_samples
         self.scorer = TaskScorer.of_team(self.task, self.team, *combined)
@@ -181,7 +181,7 @@ class Run:
         self.protocol = protocols.build(config, self.task, self.team, **options)
         fixed = [(member.base, member.reference) for member in self.team.members]
         held = fixed, self.learner.states, self.learner.own_states
-        # Of all evaluations, so that those on fewer problems run the same program.
+        # One size for all evaluations, so that those on fewer problems use the same program.
         rows = evaluations.rows_per_batch(config, self.team, held, seeds=self.seat.seeds)
         self.items_per_batch = evaluation.batch_size(len(self.test_task.items), config.eval.samples, rows)
         if self.schedule.start > config.train.steps:
@@ -190,12 +190,12 @@ class Run:
             )
 
     def _open_files(self, stack: contextlib.ExitStack) -> None:
-        """config.json, the summary, metrics and transcripts."""
+        """Open or write config.json, the summary, metrics and transcripts."""
         config, start = self.config, self.schedule.start
         self.summary = resumed_summary.read_summary(self.folder, start) | {
             "executor": self.services.isolation
         }
-        # Before the changes count as accepted: a kill in between leaves no results of two kinds.
+        # Do this before the changes are recorded: a kill in between then leaves no mixed results.
         resumed_summary.forget_measured_otherwise(self, self._changes)
         if distributed.is_main():
             formats.write(self.folder / "config.json", config.to_dict())
@@ -210,13 +210,13 @@ class Run:
         self._transcripts = TranscriptWriter(self.output_folder)
 
     def protocol_memory(self, best_step: int | None = None) -> Any:
-        """What the run has learned for its protocol (`protocols.memory_of`), now or as its best state had it."""
+        """The run's memory for its protocol (`protocols.memory_of`), now or at its best state."""
         if best_step is not None:
             return protocols.saved_memory(self.config, self.folder, best_step, self.team)
         return protocols.memory_of(self.config, self.learner.system.models)
 
     def journal(self, ids: Sequence[int], step: int, number: int = 0) -> Journal | None:
-        """Where the rounds of a draw of an iteration about these items are kept, see `journals`."""
+        """The journal of the rounds of an iteration's draw on these items, see `journals`."""
         count = self.services.account.take
         return journals.of_draw(self.config, self.folder, self.task, ids, step, number, count)
 
@@ -225,12 +225,12 @@ class Run:
         return jax.random.fold_in(randomness.stream(self.config, stream), step)
 
     def draw_ids(self, step: int, number: int = 0) -> list[int]:
-        """Items of a draw of an iteration, see `randomness.draw_ids`, among those that `kept_problems` leaves."""
+        """Items of an iteration's draw (`randomness.draw_ids`), among those that `kept_problems` keeps."""
         items = [self.task.items[i] for i in self._kept]
         return [self._kept[n] for n in randomness.draw_ids(self.config, items, step, number)]
 
     def draw_keys(self, step: int, number: int) -> tuple[jax.Array, jax.Array]:
-        """Random keys of a draw of an iteration, and of its counterfactuals; number 0: the first draw."""
+        """Random keys of an iteration's draw and of its counterfactuals; number 0: the first draw."""
         if number == 0:
             return self.key("rollout", step), self.key("counterfactual", step)
         rollout_key, counterfactual_key = jax.random.split(
@@ -243,7 +243,7 @@ class Run:
         return self.schedule.steps_left(self.spending.over, lambda: summaries.seconds(self.summary))
 
     def plan(self) -> list[tuple[str, str]]:
-        """What an iteration consists of and what memory it takes, as table rows."""
+        """The parts of an iteration and its memory, as table rows."""
         own = self.learner.own_states
         states, seeds = self.learner.states, self.seat.seeds
         return plan_table.plan_rows(self.config, self.team, self.task, states, own, seeds)
@@ -257,10 +257,10 @@ class Run:
         self._metrics.write(step, values)
 
     def check_finite(self, step: int, values: dict[str, float]) -> None:
-        """Raise FloatingPointError at the first number that is not finite, with the state before it saved.
+        """Raise FloatingPointError if a number is not finite, after saving the state before this iteration.
 
-        An update that is not finite changes nothing. Where others of the same iteration came first (several
-        minibatches or stacks), there is no such state any more, and the last checkpoint stays as it is.
+        A non-finite update changes nothing. If other updates of the iteration came first (several minibatches
+        or stacks), the earlier state is lost, and the last checkpoint stays as it is.
         """
         bad = [name for name, value in values.items() if not math.isfinite(value)]
         if not bad:
@@ -272,8 +272,8 @@ class Run:
         raise NotFiniteError(f"iteration {step + 1}: {', '.join(bad)} not finite; {where} in {self.folder}")
 
     def write_transcripts(self, step: int, forest: Forest, credit: Credit) -> None:
-        """All joint answers of an iteration, with every agent's marginal where known, and its advantage if
-        that is what was learned.
+        """Write all joint answers of an iteration, with each agent's marginal return, if known, and its
+        advantage, if the update used this forest.
         """
         every = self.config.log.transcripts_every
         if every and step % every == 0:
@@ -287,25 +287,25 @@ class Run:
 
     @contextlib.contextmanager
     def saved_on_error(self, step: int):
-        """Save the state after ``step`` iterations if what comes next raises: a mended run goes on there."""
+        """Save the state after ``step`` iterations if the block raises: a repaired run resumes there."""
         try:
             yield
         except Exception:
-            # Of several processes the others may be gone, and all of them must save.
+            # With several processes all must save, but the others may have ended.
             alone = not distributed.is_distributed()
             if alone and self.learner.latest() != step and self.learner.untouched(step):
                 self.save(step)
             raise
 
     def complete(self, step: int) -> None:
-        """``step`` iterations are done, logged and evaluated."""
+        """Record that ``step`` iterations are done, logged and evaluated."""
         self.completed = step
         self.learner.iteration_done()
 
     def save_completed(self) -> tuple[str, int]:
-        """Save the state after the iterations that are complete, from any thread and at any moment.
+        """Save the state after the completed iterations; may be called from any thread at any time.
 
-        Returns a sentence about where the same command goes on, and an exit code.
+        Returns a sentence about where the same command resumes, and an exit code.
         """
         latest = self.learner.latest() or 0
         if latest < self.completed and self.learner.as_before():

@@ -1,8 +1,8 @@
-"""Evaluations of a run: on validation problems, which choose the best state, and on the test at both ends
-and at budgets.
+"""Evaluations of a run: on validation problems, which select the best state, and on the test problems
+before and after training and at budgets.
 
-Each split has its own random stream, folded with the number of iterations done, so that every evaluation has
-different draws, and no draw of the test is used to choose a checkpoint.
+Each split has its own random stream, folded with the number of iterations done. So every evaluation has
+different samples, and no sample of the test is used to select a checkpoint.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from jaxmarl_llm.runs.budgets import MARKS
 from jaxmarl_llm.runs.seat import ALONE
 from jaxmarl_llm.utils import compile_times, formats
 
-STREAMS = {"validation": "eval", "test": "test"}  # of a split: the random stream that its answers come from
-PREFIXES = {"validation": "eval", "test": "test"}  # of a split: what the names of its metrics begin with
+STREAMS = {"validation": "eval", "test": "test"}  # by split: random stream of its answers
+PREFIXES = {"validation": "eval", "test": "test"}  # by split: prefix of its metrics
 
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What is evaluated. step: iterations done; trainables: of every member of the team; memory: lessons."""
+    """A state to evaluate. step: iterations done; trainables: by member of the team; memory: lessons."""
 
     step: int
     trainables: list
@@ -32,15 +32,15 @@ class State:
 
 
 def current(run, step: int) -> State:
-    """The state after ``step`` iterations, which the run is in."""
+    """The run's current state, after ``step`` iterations."""
     return State(step, run.learner.trainables(), run.protocol_memory())
 
 
 def before(run) -> None:
-    """Measure the team that the run begins with on the test and on validation, unless the run has learned already.
+    """Evaluate the run's initial team on test and validation, unless training has already started.
 
-    It is ``warm`` in the summary if it begins from another run, whose results are taken over where they
-    are the same, else ``before``: the untrained one.
+    In the summary this is ``warm`` if the team begins from another run, whose results are reused where they
+    apply, else ``before`` (the untrained team).
     """
     if run.schedule.start > 0:
         return
@@ -59,16 +59,16 @@ def before(run) -> None:
 
 
 def after(run) -> None:
-    """Measure the last state on the test, and the best one on validation if that is another."""
+    """Evaluate the last state on the test, and also the best state on validation if it is another."""
     run.tell(f"testing the trained team on {len(run.test_task.items)} problems ...")
     run.tell(test_once(run, "after", "after training", run.schedule.done))
     test_best(run)
 
 
 def validate(run, step: int) -> str:
-    """Evaluate on validation problems, keep the state if it is the best so far; returns a line to print.
+    """Evaluate on validation problems, save the state if it is the best so far; returns a line to print.
 
-    The untrained one is not kept: best is what was trained.
+    The untrained state is not saved: the best state is always a trained one.
     """
     _, values = _measure(run, "validation", current(run, step), run.validation_items)
     if step:
@@ -88,10 +88,10 @@ def keep_best(run, validation_return: float, step: int) -> None:
 
 
 def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
-    """Evaluate on all test problems, put the result under ``name`` in summary.json; returns a line to print.
+    """Evaluate on all test problems, write the result to summary.json as ``name``; returns a line to print.
 
-    Every answer is kept in test/<name>.json and the folder beside it, as `experiments.evaluate` writes them.
-    ``logged``: also as a row of the metrics.
+    All answers are saved in test/<name>.json and the folder beside it, as by `experiments.evaluate`.
+    ``logged``: also write a row of metrics.
     """
     items = range(len(run.test_task.items))
     answers, values = _measure(run, "test", state, items, logged)
@@ -103,10 +103,10 @@ def test(run, name: str, title: str, state: State, logged: bool = True) -> str:
 
 
 def test_at_budgets(run, step: int) -> list[str]:
-    """Evaluate on the test at each budget that is reached and was not before; returns lines to print.
+    """Evaluate on the test at each newly reached budget; returns lines to print.
 
-    Results are under the budget's mark (`spending.MARKS`) in summary.json. Two budgets that are reached in
-    one iteration, and the end of the run there, share one evaluation.
+    Results are in summary.json under the budget's mark (`spending.MARKS`). Budgets reached in the same
+    iteration share one evaluation, also with the end of the run.
     """
     lines = []
     for mark in run.spending.reached():
@@ -116,7 +116,7 @@ def test_at_budgets(run, step: int) -> list[str]:
 
 
 def test_once(run, name: str, title: str, step: int) -> str:
-    """`test` of the present state, or the results under another mark that were measured at this very step."""
+    """`test` of the current state; results of the same step under another mark are reused."""
     same = [mark for mark in MARKS if run.summary.get(mark, {}).get("step") == step]
     if not same:
         return test(run, name, title, current(run, step))
@@ -127,9 +127,9 @@ def test_once(run, name: str, title: str, step: int) -> str:
 
 
 def take_over(run, place: pathlib.Path, entries: dict, rows: list[dict]) -> None:
-    """Take over from the run in ``place``, which this one begins from, what it has measured on the test.
+    """Reuse the test results of the run in ``place``, from which this run begins.
 
-    ``entries`` and ``rows`` are its results, see `begin.earlier`; the answers are copied.
+    ``entries`` and ``rows`` are these results, see `begin.earlier`; the answers are copied.
     """
     run.summary |= entries
     for row in rows:
@@ -148,7 +148,7 @@ def _copy_answers(source: pathlib.Path, name: str, target: pathlib.Path, new: st
 
 
 def test_best(run) -> None:
-    """Complete summary["best"] by the test: as the last state has it, or of the state that is restored."""
+    """Add test results to summary["best"]: those of the last state if it is the best, else of a new test."""
     best, after = run.summary.get("best"), run.summary["after"]
     if best is None:  # no validation return was a number
         return
@@ -169,7 +169,7 @@ def test_best(run) -> None:
 
 
 def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple[Evaluations, dict]:
-    """Sampled and greedy results on items of a split, and these as metrics, logged at the state's step."""
+    """Sampled and greedy results on items of a split, and their metrics, logged at the state's step."""
     task = {"validation": run.validation_task, "test": run.test_task}[split]
     shown = run.seat.display(
         len(items),
@@ -206,9 +206,9 @@ def _measure(run, split: str, state: State, items, logged: bool = True) -> tuple
 
 
 def _write(run, name: str, answers: Evaluations, step: int) -> None:
-    """All answers of an evaluation on the test, and the mean return of every problem in held_out.json.
+    """Write all answers of a test evaluation, and the mean return of every problem to held_out.json.
 
-    The latter holds the state that was evaluated last; the best state's are in its own file only.
+    held_out.json is for the last evaluated state; results of the best state are only in its own file.
     """
     by_mode = {mode: getattr(answers, mode) for mode in results.MODES}
     about = {"workdir": str(run.folder), "step": step, "state": name, "split": "test"}

@@ -1,4 +1,4 @@
-"""Run folders: the config of one, and the name of a new one."""
+"""Run folders: read their configs, and name new ones."""
 
 import math
 import pathlib
@@ -11,12 +11,12 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def load_run(workdir) -> config_dict.ConfigDict:
-    """The config of a run folder, or of an exported team; ValueError if there is none, or one that this version
-    cannot use.
+    """The config of a run folder or an exported team.
 
-    Its mesh is that of the run if there are as many devices here, else one device.
+    Its mesh is that of the run if this machine has as many devices, else one device. ValueError if the config
+    is missing or this version cannot use it.
     """
-    import jax  # here: a command that trains needs a name, `new_workdir`, before it needs JAX
+    import jax  # local import: a training needs `new_workdir` before JAX
 
     from jaxmarl_llm import saved_agents, sharding
 
@@ -36,5 +36,5 @@ def load_run(workdir) -> config_dict.ConfigDict:
 
 
 def new_workdir() -> str:
-    """A fresh folder name under runs/."""
+    """A new folder name under runs/."""
     return str(pathlib.Path("runs") / time.strftime("%Y%m%d-%H%M%S"))

@@ -1,4 +1,4 @@
-"""How a run draws, updates and prints when several seeds are trained together."""
+"""How a run samples, updates and prints when several seeds are trained together."""
 
 import contextlib
 import dataclasses
@@ -11,30 +11,30 @@ from jaxmarl_llm.utils.signals import StopSignal
 
 
 def call(function: Callable, *arguments) -> Any:
-    """What the function returns."""
+    """Call the function with the arguments."""
     return function(*arguments)
 
 
 def show(line: str) -> None:
-    """Print a line at once."""
+    """Print a line immediately."""
     print(line, flush=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Seat:
-    """The place of a run among those that are trained in one process; `ALONE` for a run by itself.
+    """The functions of a run among several that are trained in one process; `ALONE` for a single run.
 
     Attributes:
-      seeds: how many runs there are.
-      generate: draws completions, with the arguments of `sampling.generate`; None: that itself.
-      train_step: makes an update, with the arguments of `update.train_step`; None: that itself.
-      read_model: reads a model of the team, as `teams.read_model`.
-      alone: calls a function with its arguments while no program of another run is made.
-      opening: the context in which a run opens its files, tasks and models, and makes no draw or update.
-      stop_signal: makes the `StopSignal` of the training loop.
-      display: makes its `console.ProgressDisplay`.
-      tell: prints a line that is for whoever waits for the runs.
-      plan_stream: where the table of the plan goes; None: where everything is printed.
+      seeds: number of runs.
+      generate: samples completions, with the arguments of `sampling.generate`; None: that function itself.
+      train_step: makes an update, with the arguments of `update.train_step`; None: that function itself.
+      read_model: reads a model of the team, like `teams.read_model`.
+      alone: calls a function with its arguments while no program of another run is built.
+      opening: context in which a run opens its files, tasks and models, without sampling or updates.
+      stop_signal: creates the `StopSignal` of the training loop.
+      display: creates the `console.ProgressDisplay` of the training loop.
+      tell: prints a line for the user who waits for the runs.
+      plan_stream: output stream of the plan's table; None: the normal output.
     """
 
     seeds: int = 1

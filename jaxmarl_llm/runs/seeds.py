@@ -1,8 +1,8 @@
-"""Several seeds of one config, trained at the same time in one process, each in a run folder of its own.
+"""Train several seeds of one config at the same time in one process, each in its own run folder.
 
-Each seed runs the training loop of a single run, in its own thread. The device work, drawing completions and
-updating the agents, goes through a `Meeting` and is done for all seeds at once: the agents of all seeds are
-on one agent axis, over one base, which is loaded once (`joint_calls`).
+Each seed runs the training loop of a single run, in its own thread. The device work (sampling completions and
+updating agents) goes through a `Meeting` and is done for all seeds at once: the agents of all seeds share one
+agent axis and one base, which is loaded once (`joint_calls`).
 """
 
 import contextlib
@@ -26,8 +26,8 @@ from jaxmarl_llm.utils.screen import OutputByThread, Screen
 from jaxmarl_llm.utils.signals import StopSignal
 from jaxmarl_llm.weights import LoadedModel
 
-OUTPUT = "output.txt"  # in a seed's folder: what it prints beside its progress
-PATIENCE = 60.0  # seconds to wait for a run that saves and ends by itself
+OUTPUT = "output.txt"  # in a seed's folder: its output, without the progress bar
+PATIENCE = 60.0  # seconds to wait for a run that is saving and ending itself
 
 
 def folder_of(workdir, seed: int) -> pathlib.Path:
@@ -36,7 +36,7 @@ def folder_of(workdir, seed: int) -> pathlib.Path:
 
 
 def of_seed(config, seed: int):
-    """The config of a single run of a seed, as its folder keeps it."""
+    """The config of a seed's single run, as saved in its folder."""
     own = config.copy_and_resolve_references()
     own.seed, own.seeds = seed, ()
     return own
@@ -45,19 +45,19 @@ def of_seed(config, seed: int):
 def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
     """Run or resume the training of every seed of ``config.seeds`` in its folder under ``workdir``.
 
-    If one of them fails, the others are saved and stopped.
+    If a seed fails, the others are saved and stopped.
 
     Args:
       config: of all seeds.
-      workdir: where their folders are.
-      train: ``train(config, folder, seat=seat)``, which runs or resumes the training of one seed and returns
-        its summary, {} if it was stopped.
+      workdir: parent of the seeds' folders.
+      train: ``train(config, folder, seat=seat)`` runs or resumes the training of one seed and returns its
+        summary, {} if it was stopped.
 
     Returns:
-      What ``train`` has returned, by seed.
+      The results of ``train``, by seed.
 
     Raises:
-      what the first one that failed has raised; UserError if ``workdir`` is itself the folder of a run, or if
+      the error of the first seed that failed; UserError if ``workdir`` is itself the folder of a run, or if
         there are several processes.
     """
     seeds, workdir = tuple(config.seeds), pathlib.Path(workdir)
@@ -82,7 +82,7 @@ def train_all(config, workdir, train: Callable[..., dict]) -> dict[int, dict]:
 
 
 def show(summaries: dict[int, dict], workdir) -> None:
-    """Print the results on the test of every seed that is finished, and their means."""
+    """Print the test results of every finished seed, and their means."""
     done = {seed: summary for seed, summary in summaries.items() if "after" in summary}
     titles = final_table.TITLES | {"best": "best on validation"}
     states = [name for name in titles if done and all(name in summary for summary in done.values())]
@@ -96,9 +96,9 @@ def show(summaries: dict[int, dict], workdir) -> None:
 
 
 class _Together:
-    """The threads of several seeds, and what they have in common.
+    """The threads of several seeds, and the objects that they share.
 
-    ``loads_once``: keep models for all seeds; without it they are read again for each, one at a time.
+    ``loads_once``: load models once for all seeds; else they are read again for each seed, one at a time.
     """
 
     def __init__(self, seeds: Sequence[int], workdir: pathlib.Path, shown: Screen, loads_once: bool):
@@ -112,7 +112,7 @@ class _Together:
         self._threads: dict[int, threading.Thread] = {}
 
     def run(self, config, train: Callable[..., dict]) -> None:
-        """Train all seeds; this thread makes their programs."""
+        """Train all seeds; the calling thread builds their programs."""
         terminal, output = sys.stdout, OutputByThread(sys.stdout)
         with contextlib.redirect_stdout(output):
             for seed in self._seeds:
@@ -124,7 +124,7 @@ class _Together:
                 thread.join()
 
     def _train(self, config, seed: int, train, output: OutputByThread, plan_stream: TextIO | None) -> None:
-        """In its own thread: the training of one seed."""
+        """Train one seed, in its own thread."""
         folder = folder_of(self._workdir, seed)
         try:
             with _opened(folder / OUTPUT) as file, output.to(file):
@@ -147,7 +147,7 @@ class _Together:
             return console.ProgressDisplay(*arguments, **options)
 
         def stop_signal(first: str) -> StopSignal:
-            self._signals[seed] = StopSignal(first)  # of a warm-up, and then of the run
+            self._signals[seed] = StopSignal(first)  # first for a warm-up, then for the run
             return self._signals[seed]
 
         return Seat(
@@ -168,24 +168,24 @@ class _Together:
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
-        """One seed after the other opens its folder: what they have in common is read and compiled once."""
+        """Seeds open their folders one after the other: shared objects are read and compiled once."""
         with self._one_opens:
             stopping.check()
             yield
 
     def _read_model(self, config, name: str, on_host: bool = False) -> LoadedModel:
-        """`teams.read_model`, once for all seeds, with a tokenizer of its own for each; one that is drawn
-        from the seed is each seed's own.
+        """`teams.read_model`, once for all seeds, with a separate tokenizer for each seed. A random model
+        depends on the seed, so each seed has its own.
         """
         if name in built_models.BUILDERS or not self._loads_once:
             return teams.read_model(config, name, on_host)
         if name not in self._models:
             self._models[name] = teams.read_model(config, name, on_host)
         stored = self._models[name]
-        return stored.replace(tokenizer=copy.deepcopy(stored.tokenizer))  # threads may not share one
+        return stored.replace(tokenizer=copy.deepcopy(stored.tokenizer))  # threads cannot share a tokenizer
 
     def rescue(self) -> tuple[str, int]:
-        """Save every seed that does not save and end by itself, and wait for the others; see `StopSignal`."""
+        """Save every seed that is not saving and ending itself, and wait for the others; see `StopSignal`."""
         lines = []
         for seed, signal in list(self._signals.items()):
             rescued = signal.rescued()
@@ -197,7 +197,7 @@ class _Together:
 
 
 def _opened(path: pathlib.Path) -> TextIO:
-    """A text file to append to, in a folder that is made if needed."""
+    """A text file opened for appending; its folder is created if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")

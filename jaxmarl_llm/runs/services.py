@@ -1,4 +1,4 @@
-"""Services of a run outside JAX, the executor and experts, and their costs."""
+"""A run's services outside JAX (executor and experts), and their costs."""
 
 import contextlib
 import dataclasses
@@ -16,14 +16,14 @@ class Services:
 
     Args:
       config: the run's.
-      folder: run folder, where answers of experts are kept.
-      saved: metadata of the run's latest checkpoint: its isolation level and what experts had cost; {} for none.
-      stack: closes the executor.
+      folder: run folder, where experts' answers are cached.
+      saved: metadata of the run's latest checkpoint: isolation level and costs of experts; {} for none.
+      stack: exit stack that closes the executor.
 
     Attributes:
-      executor: None where the task runs no programs.
-      isolation: how programs are run, with the level that the run began with.
-      expert: asked between turns; None for none.
+      executor: None if the task runs no programs.
+      isolation: how programs are isolated, with the level at the run's start.
+      expert: the expert that is asked between turns; None for none.
 
     Raises:
       ValueError: if programs would run at a lower isolation level than before.
@@ -42,16 +42,16 @@ class Services:
         self.account = experts.Account({}, Team(()))
 
     def open_expert(self) -> None:
-        """Open the expert that is asked between turns, if there is one; what it spends adds up over resumes."""
+        """Open the expert that is asked between turns, if there is one; its costs add up over resumes."""
         self.expert = experts.build_expert(self._config, self._folder, Spent(**self._saved.get("expert", {})))
 
     def open_speakers(self, items: Sequence) -> dict:
-        """The experts that answer in place of agents, by model's name, asked about these items."""
+        """The experts that answer these items in place of agents, by model name."""
         self.speakers = experts.build(self._config, items, self._folder, self._saved.get("speakers", {}))
         return self.speakers
 
     def count(self, team: Team) -> None:
-        """Count what the speakers of this team cost from now on."""
+        """Count the costs of this team's speakers from now on."""
         self.account = experts.Account(self.speakers, team)
 
     def executor_metrics(self, prefix: str = "executor") -> dict[str, float]:
@@ -61,7 +61,7 @@ class Services:
         return {f"{prefix}/{name}": value for name, value in self.executor.metrics().items()}
 
     def expert_metrics(self) -> dict[str, float]:
-        """Costs since the run began: of the expert, keyed ``expert/<name>``, and of speakers."""
+        """Costs since the run began: the expert's, keyed ``expert/<name>``, and the speakers'."""
         costs = self.account.metrics()
         if self.expert is None:
             return costs
@@ -69,7 +69,7 @@ class Services:
         return costs | {f"expert/{name}": float(n) for name, n in spent.items()}
 
     def metadata(self) -> dict:
-        """What a checkpoint keeps of all this."""
+        """The metadata of the services for a checkpoint."""
         meta = {"executor": self.isolation}
         meta |= {"expert": dataclasses.asdict(self.expert.spent)} if self.expert else {}
         return meta | ({"speakers": self.account.metadata()} if self.speakers else {})

@@ -1,4 +1,4 @@
-"""The summary of a run: what is logged and written of its evaluations, and what it prints at its end."""
+"""The summary of a run: logged and saved results of evaluations, and the lines printed at the end."""
 
 import math
 import pathlib
@@ -14,15 +14,15 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def headline(values: dict, agents) -> dict[str, float]:
-    """The few numbers of an iteration that fit on a line."""
+    """The most important numbers of an iteration, for one line."""
     names = {f"train/{part}": part for part in PARTS}
     names |= {f"{agent}/completion_length": f"{agent} tokens" for agent in agents}
     if "sft/tokens" in values:
         names |= {f"{agent}/loss": f"{agent} loss" for agent in agents}
-    # Iterations that draw nothing: what was imitated, or preferred.
+    # For iterations without sampling: demonstrations or preferences.
     names |= {f"{agent}/{of}_loss": f"{agent} {of} loss" for of in ("sft", "dpo") for agent in agents}
     names |= {"madpo/loss": "madpo loss"}
-    # A reward that takes long shows it: most take next to nothing.
+    # Shown only if rewards take long; most are fast.
     names |= {"seconds/score": "reward s"} if values.get("seconds/score", 0) > values["seconds"] / 10 else {}
     return {short: values[name] for name, short in names.items() if name in values} | {"s": values["seconds"]}
 
@@ -30,7 +30,7 @@ def headline(values: dict, agents) -> dict[str, float]:
 def eval_metrics(sampled: dict, greedy: dict, prefix: str = "eval") -> dict[str, float]:
     """Metric names of an evaluation: ``eval/...`` sampled, ``eval_greedy/...`` greedy, numbers only.
 
-    prefix: "eval" of validation, "test" of the test.
+    prefix: "eval" for validation, "test" for the test.
     """
     row = {f"{prefix}/{k}": v for k, v in sampled.items() if isinstance(v, (int, float))}
     row |= {f"{prefix}_greedy/{k}": v for k, v in greedy.items() if isinstance(v, (int, float))}
@@ -38,7 +38,7 @@ def eval_metrics(sampled: dict, greedy: dict, prefix: str = "eval") -> dict[str,
 
 
 def entry(values: dict, step: int, prefix: str = "test") -> dict:
-    """An evaluation as it stands in summary.json: sampled parts, their interval, and the greedy return."""
+    """The entry of an evaluation in summary.json: sampled parts, their interval, and the greedy return."""
     start = f"{prefix}/"
     parts = {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
     return {**parts, "step": step}
@@ -51,12 +51,12 @@ def eval_line(title: str, entry: dict) -> str:
 
 
 def read_json(path: pathlib.Path) -> dict:
-    """The JSON object in a file of a run folder; {} if it is not there. UserError names a damaged one."""
+    """The JSON object in a file of a run folder; {} if there is no file. UserError names a damaged file."""
     return formats.read(path) if path.is_file() else {}
 
 
 def seconds(summary: dict) -> float:
-    """How long a run has lasted, earlier sessions included, of its summary while it runs."""
+    """Duration of a run, earlier sessions included, from its summary while it runs."""
     return summary["seconds"] + time.time() - summary["resumed"]
 
 
@@ -65,15 +65,15 @@ def write_summary(run) -> None:
     run.summary |= {"seconds": seconds(run.summary), "resumed": time.time()}
     shown = {k: v for k, v in run.summary.items() if k != "resumed"} | {"seed": run.config.seed}
     for name in {"before", "warm", "best", "after", *MARKS} & set(shown):
-        # JSON knows no NaN; what an earlier session wrote holds None in its place.
+        # JSON has no NaN; summaries of earlier sessions hold None instead.
         shown[name] = {k: None if v is None or not math.isfinite(v) else v for k, v in shown[name].items()}
     formats.write(run.output_folder / "summary.json", shown)
 
 
 def finished(config, folder) -> dict:
-    """Show and return the summary of a run that has done all its iterations; {} if there is more to do.
+    """Print and return the summary of a complete run; {} if iterations remain.
 
-    ValueError if the run was made with another config.
+    ValueError if the run has another config.
     """
     folder = pathlib.Path(folder)
     saved, summary = saved_config.in_folder(folder), whole_summary(folder)
@@ -90,7 +90,7 @@ def finished(config, folder) -> dict:
 
 
 def whole_summary(folder: pathlib.Path) -> dict:
-    """summary.json; {} where it is not there or damaged, as a run that is not finished has it."""
+    """summary.json; {} if it is missing or damaged, as if the run were not finished."""
     try:
         return read_json(folder / "summary.json")
     except formats.NewerFormatError:
@@ -100,10 +100,10 @@ def whole_summary(folder: pathlib.Path) -> dict:
 
 
 def complete(config, summary: dict) -> bool:
-    """Whether a run with this summary has done all iterations, spent its budgets or lasted long enough."""
+    """Whether a run with this summary has done all iterations or reached its budgets or time limit."""
     best = summary.get("best", {})
     if "after" not in summary or "validation_return" in best and "return" not in best:
-        return False  # it was stopped before the best state was tested
+        return False  # stopped before the best state was tested
     budgets = [mark for mark, (field, _) in MARKS.items() if config.train[field]]
     spent = bool(budgets) and all(mark in summary for mark in budgets)
     limit = 60 * config.train.max_minutes or math.inf
@@ -111,7 +111,7 @@ def complete(config, summary: dict) -> bool:
 
 
 def minutes(summary: dict) -> str:
-    """How long a run took, its warm-up apart."""
+    """Duration of a run in words; its warm-up is listed separately."""
     text = f"{summary['seconds'] / 60:.1f} minutes"
     warm_up = summary.get("warm_up_seconds")
     return text if warm_up is None else f"{text} after {warm_up / 60:.1f} of warm-up"

@@ -23,7 +23,10 @@ from jaxmarl_llm.utils.stopping import StopRequested
 
 
 def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., Forest]:
-    """`rollouts.run` on a batch of items, after ``step`` iterations; takes a protocol, ``trainables`` and a ``key``."""
+    """`rollouts.run` on a batch of items, after ``step`` iterations.
+
+    The returned function takes a protocol, ``trainables`` and a ``key``.
+    """
     config = run.config
     return functools.partial(
         rollouts.run,
@@ -42,9 +45,9 @@ def rollout_of(run: Run, ids: Sequence[int], timer, step: int) -> Callable[..., 
 
 
 def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest:
-    """Judged answers of the team to an iteration's batch of items, with counterfactual ones if configured.
+    """Judged answers of the team to an iteration's batch of items, with counterfactuals if configured.
 
-    Number 1 and more are further draws, of other items and with keys of their own.
+    ``number`` 1 and more are further draws, with other items and keys.
     """
     config, ids = run.config, run.draw_ids(step, number)
     rollout, (key, counterfactual_key) = rollout_of(run, ids, timer, step), run.draw_keys(step, number)
@@ -58,7 +61,7 @@ def draw_once(run: Run, step: int, trainables, timer, number: int = 0) -> Forest
 
 
 def draw(run: Run, step: int, trainables, timer) -> Forest:
-    """`draw_once`, again and again while problems have no signal, at most ``train.redraw`` times."""
+    """`draw_once`, with at most ``train.redraw`` further draws while problems have no learning signal."""
     one_draw = functools.partial(draw_once, run, step, trainables, timer)
     most = run.config.train.redraw
     return dynamic_sampling.with_signal(one_draw, run.learner.has_signal, most) if most else one_draw()
@@ -79,7 +82,7 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
     metrics = credit.metrics()
     with run.timer("update"):
         metrics |= run.learner.update(credit)
-    if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change any more
+    if all(map(math.isfinite, metrics.values())):  # otherwise nothing may change
         with run.timer("learn"):
             metrics |= run.seat.alone(run.learner.learn, credit)
     if drawn:
@@ -102,9 +105,10 @@ def iterate(run: Run, prefetch: RolloutPrefetch, step: int) -> dict[str, float]:
 def run_to_end(
     config, workdir, accept_changes: bool, write_report: Callable[[pathlib.Path], None], seat: Seat = ALONE
 ) -> dict:
-    """Run or resume the training in ``workdir``, arguments as of `train.train`; the summary, {} if it was stopped.
+    """Run or resume the training in ``workdir``; arguments as in `train.train`.
 
-    ``write_report`` is called with the run folder at the end, where ``log.report`` is on.
+    Returns the summary, {} if it was stopped. With ``log.report``, ``write_report`` is called with the run
+    folder at the end.
     """
     first = "flag" if distributed.is_distributed() else "request"
     with seat.stop_signal(first) as stop, Run(config, workdir, accept_changes, seat) as run:
@@ -122,7 +126,7 @@ def run_to_end(
 
 
 def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
-    """The training loop, with evaluations and checkpoints; the summary, {} if it was stopped."""
+    """The training loop, with evaluations and checkpoints; returns the summary, {} if it was stopped."""
     config = run.config
     title, stream = f"Training in {run.folder}", run.seat.plan_stream
     console.table(run.plan(), ("one iteration", ""), title=title, stream=stream)
@@ -157,7 +161,7 @@ def iterations(run: Run, prefetch: RolloutPrefetch, stop: StopSignal) -> dict:
 
 
 def finish(run: Run) -> dict:
-    """Save, evaluate on validation and test, print the results, draw the curve; the summary."""
+    """Save, evaluate on validation and test, print the results, plot the curve; returns the summary."""
     run.save(run.schedule.done)
     run.tell(run_evaluations.validate(run, run.schedule.done))
     run_evaluations.after(run)
@@ -168,7 +172,7 @@ def finish(run: Run) -> dict:
     final_table.show(run.summary, run.output_folder)
     rows = read_metrics(run.output_folder)
     from jaxmarl_llm import (
-        plots,  # imports matplotlib, which the first iteration need not wait for
+        plots,  # imports matplotlib, which would delay the first iteration
     )
 
     path = run.output_folder / "plots" / "learning_curve.png"

@@ -1,4 +1,4 @@
-"""The warm-up that a config asks for: a run with train.system=sft, from which the main run begins."""
+"""The warm-up of a config: a run with train.system=sft, from which the main run begins."""
 
 import contextlib
 import fcntl
@@ -16,30 +16,30 @@ from jaxmarl_llm.runs import begin, summaries
 from jaxmarl_llm.utils import distributed, files
 from jaxmarl_llm.utils.errors import UserError
 
-# Fields of ``train`` that the warm-up has in common with the main run; all others are as by default.
+# Fields of ``train`` that the warm-up shares with the main run; all others have their defaults.
 SHARED = (
     "protocol", "turns", "warmup", "decay", "weight_decay", "grad_clip",
     "prompts_per_microbatch", "tokens_per_microbatch",
 )  # fmt: skip
-# Sections of which the warm-up reads nothing.
+# Sections that the warm-up does not read.
 ONLY_TRAINING = (
     "critic", "maporl", "mlpo", "malt", "sweet", "preference", "router", "warm_up", "lessons", "experience",
 )  # fmt: skip
 
 
 def stage(config) -> ConfigDict:
-    """The config of the warm-up: same team, task and evaluation, other training. ValueError as `validate`."""
+    """The config of the warm-up: same team, task and evaluation, other training. Errors as in `validate`."""
     base, made = base_config(), config.copy_and_resolve_references()
     made.train = base.train
     made.train.update({name: config.train[name] for name in SHARED})
     made.train.update(system="sft", steps=config.warm_up.steps, lr=config.warm_up.lr)
     made.train.protocol = config.warm_up.protocol or config.train.protocol
-    made.train.prompts = config.sft.batch  # of which the sizes of micro-batches are parts
+    made.train.prompts = config.sft.batch  # micro-batch sizes must divide it
     if imitation.on_rollouts(config):
-        made.train.group = 1  # in the same turn another answer has the same prompt
+        made.train.group = 1  # further answers of a turn would have the same prompt
     if advice.of(made):
-        made.train.later_samples = 1  # one episode after each advice, which its protocol needs
-    # What only the main run reads: amounts too, so that runs of other systems have the warm-up in common.
+        made.train.later_samples = 1  # the protocol needs one episode per advice
+    # Reset what only the main run reads, amounts too, so that runs of other systems can share the warm-up.
     for section in ONLY_TRAINING:
         made[section] = base[section]
     made.task.drop_easier_than = base.task.drop_easier_than
@@ -52,9 +52,9 @@ def stage(config) -> ConfigDict:
 
 
 def _without_training_settings(team: ConfigDict) -> None:
-    """All agents are warmed up alike, also those that are fixed later; one with nothing else has no entry.
+    """Remove agents' training settings, and entries with no other settings: all agents are warmed up alike.
 
-    So runs that differ in these settings have one warm-up in common.
+    So runs that differ in these settings share one warm-up. Agents that are fixed later are warmed up too.
     """
     with team.unlocked():
         for agent, own in list(team.get("agent", {}).items()):
@@ -73,13 +73,13 @@ def made(config, workdir, train: Callable) -> bool:
       train: ``train(config, workdir)``, which runs or resumes a training and returns its summary.
 
     Raises:
-      ValueError: if the folder of the warm-up holds another one, or is the run's own or inside it.
+      ValueError: if the warm-up's folder holds another run, or is the main run's folder or inside it.
     """
     if not config.warm_up.steps or distributed.on_main(begin.kept_in)(pathlib.Path(workdir)):
         return True
     _check_apart(config, pathlib.Path(workdir))
     own, folder = stage(config), begin.source(config, workdir)
-    if distributed.on_main(_finished)(own, folder):  # perhaps in a folder that may only be read
+    if distributed.on_main(_finished)(own, folder):  # the folder may be read-only
         return True
     files.ensure_writable(folder / "config.json", "give another warm_up.folder")
     with _alone(folder):
@@ -90,7 +90,7 @@ def made(config, workdir, train: Callable) -> bool:
 
 
 def _check_apart(config, workdir: pathlib.Path) -> None:
-    """UserError if the warm-up would be made among the files of the run, other than in its own folder there."""
+    """UserError if the warm-up's folder is the run's folder or inside it, except at its own place there."""
     folder, run = begin.source(config, workdir).resolve(), workdir.resolve()
     if (folder == run or run in folder.parents) and folder != begin.own_warm_up(run).resolve():
         raise UserError(
@@ -100,7 +100,7 @@ def _check_apart(config, workdir: pathlib.Path) -> None:
 
 
 def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
-    """Whether the warm-up with this config is done; ValueError if the folder holds another one that is."""
+    """Whether the warm-up with this config is done; ValueError if the folder holds another finished one."""
     saved, summary = saved_config.in_folder(folder), summaries.read_json(folder / "summary.json")
     if not saved or not summary or not summaries.complete(own, summary):
         return False
@@ -110,7 +110,7 @@ def _finished(own: ConfigDict, folder: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> Iterator[None]:
-    """Hold the folder: of several runs that share a warm-up, the first one makes it and the others wait."""
+    """Lock the folder: of several runs that share a warm-up, the first makes it and the others wait."""
     if not distributed.is_main():
         yield
         return

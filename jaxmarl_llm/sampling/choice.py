@@ -11,12 +11,12 @@ import numpy as np
 from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.utils.errors import UserError
 
-DIGIT = 4  # bits of the threshold of top-k and top-p that one pass over the vocabulary finds on accelerators
+DIGIT = 4  # bits of the top-k and top-p threshold that one pass over the vocabulary finds on accelerators
 
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
-    """Options of drawing tokens. Truncation is applied by the trainer too, see `truncate`.
+    """Sampling options. Truncation is applied by the trainer too, see `truncate`.
 
     Attributes:
       max_new_tokens: longest completion, in tokens, EOS included.
@@ -54,7 +54,7 @@ class SamplingParams:
         return dict(self.agents).get(agent, shared)
 
     def alike(self, agents: Sequence[str]) -> dict["SamplingParams", tuple[str, ...]]:
-        """Some agents, grouped by their sampling settings, in their order."""
+        """The agents, grouped by their sampling settings, in order."""
         groups: dict[SamplingParams, tuple[str, ...]] = {}
         for agent in agents:
             params = self.of(agent)
@@ -68,12 +68,12 @@ class SamplingParams:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no token is outside the support."""
+        """Whether no token is truncated."""
         return not self.top_k and self.top_p == 1 and not self.min_p
 
     @property
     def searches(self) -> bool:
-        """Whether there is a threshold to be searched, see `threshold`."""
+        """Whether top-k or top-p needs a search for its `threshold`."""
         return bool(self.top_k) or self.top_p < 1
 
     @property
@@ -90,10 +90,10 @@ def truncate(
 ) -> jax.Array:
     """Temperature-scaled logits with the tokens outside top-k, top-p and min-p at -1e30.
 
-    Sampler and trainer both call this, so that their log-probabilities agree. Each rule reads the whole
-    tempered distribution, not the rest that another rule left; tokens as likely as the last one kept are kept
-    too. ``keep_R`` (the token that was drawn) stays in the support even if the policy has changed since.
-    ``least_R1``: what `threshold` returns for these logits, where that is known already.
+    Sampler and trainer both call this, so that their log-probabilities agree. Each rule is applied to the
+    whole tempered distribution, not to the result of another rule; ties with the last kept token are kept.
+    ``keep_R`` (the sampled token) stays in the support even if the policy has changed since.
+    ``least_R1``: the result of `threshold` for these logits, if already known.
     """
     scaled = logits_RV / (params.temperature or 1.0)
     if params.keeps_all:
@@ -111,7 +111,7 @@ def truncate(
 
 
 def threshold(logits_RV: jax.Array, params: SamplingParams) -> jax.Array:
-    """The least of the numbers that `_order` makes of the logits that top-k and top-p keep, (R, 1); no gradient."""
+    """The smallest `_order` number of the logits that top-k and top-p keep, (R, 1); no gradient."""
     scaled = jax.lax.stop_gradient(logits_RV) / (params.temperature or 1.0)
     order, least = _order(scaled), []
     if params.top_k:
@@ -122,17 +122,18 @@ def threshold(logits_RV: jax.Array, params: SamplingParams) -> jax.Array:
 
 
 def _order(x: jax.Array) -> jax.Array:
-    """Integers in the order of some float32 numbers: their bits, all but the sign inverted if negative."""
+    """Integers in the same order as float32 numbers: their bits, all but the sign inverted if negative."""
     bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.int32)
     return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _least_kept(order_RV: jax.Array, weights_RV: jax.Array, needed: float) -> jax.Array:
-    """Greatest number (R, 1) for which it and larger ones weigh ``needed``; the least if all weigh less.
+    """Largest number (R, 1) such that all numbers >= it have total weight >= ``needed``; else the smallest.
 
-    It is searched in passes over the vocabulary, which cost less than to sort it. A CPU is bound by comparisons, of
-    which bisection makes fewest; an accelerator by reading the vocabulary, which it then does a quarter as often.
+    The search makes passes over the vocabulary, which cost less than sorting it. A CPU is limited by
+    comparisons, and bisection needs the fewest. An accelerator is limited by reading the vocabulary, and
+    four bits per pass read it a quarter as often.
     """
     ways = dict(cpu=functools.partial(_by_halves, needed), default=functools.partial(_by_digits, needed))
     return jax.lax.platform_dependent(order_RV, weights_RV, **ways)
@@ -146,7 +147,7 @@ def _without_gradient(needed: float, primals, tangents):
 
 
 def _by_digits(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax.Array:
-    """`_least_kept`, four of its 32 bits in a pass: the weights of numbers from 15 candidates on, all at once."""
+    """`_least_kept`, four of its 32 bits per pass: the weights above 15 candidates are summed at once."""
     top = jnp.uint32(1 << 31)  # turns signed numbers into unsigned ones of the same order
     number_RV = jax.lax.bitcast_convert_type(order_RV, jnp.uint32) ^ top
     digits = range(1, 1 << DIGIT)
@@ -154,11 +155,11 @@ def _by_digits(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax
     def next_digit(i, least_R1):
         shift = (32 - DIGIT * (i + 1)).astype(jnp.uint32)
         tried = [least_R1 | (jnp.uint32(digit) << shift) for digit in digits]
-        # One reduction of 15 arrays that are never written reads its inputs once.
+        # A single reduction of 15 arrays, which are never written to memory, reads its inputs once.
         parts = tuple(jnp.where(number_RV >= tried_R1, weights_RV, 0.0) for tried_R1 in tried)
         nothing = (jnp.float32(0.0),) * len(parts)
         sums = jax.lax.reduce(parts, nothing, _add_each, (order_RV.ndim - 1,))
-        # The more numbers weigh, the greater the sum, however it is rounded: the digits that do come first.
+        # Sums over more numbers are never smaller, even with rounding: sufficient digits come first.
         enough_R = sum((sum_R >= needed).astype(jnp.uint32) for sum_R in sums)
         return least_R1 | (enough_R[..., None] << shift)
 
@@ -172,10 +173,10 @@ def _add_each(left, right):
 
 
 def _by_halves(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax.Array:
-    """`_least_kept` by bisection, a bit in a pass."""
+    """`_least_kept` by bisection, one bit per pass."""
 
     def halve(_, bounds):
-        low, high = bounds  # low weighs enough, high does not
+        low, high = bounds  # the weight from low on is sufficient, from high on not
         middle = (low & high) + ((low ^ high) >> 1)
         enough = jnp.where(order_RV >= middle, weights_RV, 0.0).sum(-1, keepdims=True) >= needed
         return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
@@ -186,10 +187,10 @@ def _by_halves(needed: float, order_RV: jax.Array, weights_RV: jax.Array) -> jax
 
 
 def categorical(key: jax.Array, logits_V: jax.Array, chunk: int = 256) -> jax.Array:
-    """Draw one token by inverting the cumulative distribution, over chunks of the vocabulary, then inside
-    one.
+    """Draw one token by inverting the cumulative distribution: first over chunks of the vocabulary, then
+    inside one chunk.
 
-    It costs one uniform number and one pass, where the Gumbel trick draws one number per vocabulary entry.
+    It needs one uniform number and one pass; the Gumbel trick draws one number per vocabulary entry.
     """
     padded = -(-logits_V.shape[-1] // chunk) * chunk
     weights = jnp.exp(logits_V - logits_V.max())
@@ -204,9 +205,9 @@ def categorical(key: jax.Array, logits_V: jax.Array, chunk: int = 256) -> jax.Ar
 
 
 def _first_above(cumulative, target, weights):
-    """First index with weight whose cumulative weight exceeds the target."""
+    """First index with nonzero weight whose cumulative weight exceeds the target."""
     hit = (cumulative > target) & (weights > 0)
-    # Rounding may carry the target past the last index with weight; take that one then.
+    # If rounding moves the target past the last index with nonzero weight, take that index.
     last = len(weights) - 1 - jnp.argmax(weights[::-1] > 0)
     return jnp.where(hit.any(), jnp.argmax(hit), last)
 

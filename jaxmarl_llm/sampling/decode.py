@@ -1,10 +1,9 @@
-"""Read prompts and then one token after the other, for all agents of a stack in one program.
+"""Prefill prompts and decode token by token, for all agents of a stack in one program.
 
-Most of the cost of a token is reading weights and cache. Where the sampler holds layers apart
-(`Policy.apart`), they are split before the first token; else the scan over layers would copy each layer out
-of the stacked arrays again at every token. Kernels, and an embedding that is also the map to the vocabulary, are
-transposed once where the sampler's products need that (`policy.Product`). Weights that are kept in another dtype
-than the sampler's are copied in that dtype, once.
+Most of the cost of a token is reading weights and cache. If the sampler keeps layers separate
+(`Policy.apart`), they are split before the first token; otherwise the scan over layers would copy each layer
+out of the stacked arrays at every token. Kernels, and a tied embedding, are transposed once if the sampler's
+products need that (`policy.Product`). Weights stored in another dtype than the sampler's are converted once.
 """
 
 import dataclasses
@@ -23,7 +22,7 @@ from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.sharding import Layout
 from jaxmarl_llm.utils import quantised
 
-# Rows of all agents together, up to which a CPU is faster with the weights first (benchmarks/products.py).
+# Up to this many rows of all agents, a CPU is faster with the weights first (benchmarks/products.py).
 FEW_ROWS = 48
 
 
@@ -43,14 +42,14 @@ class Reader(NamedTuple):
 def begin(
     stack, base, trainable, prompts, before: tuple[Shared | None, Stems | None], samples: int, slots: int
 ):
-    """Read the prompts, once for all ``samples`` rows of each.
+    """Prefill the prompts, each once for all its ``samples`` rows.
 
     Args:
       stack, base, trainable: as in `sampling.generate`.
       prompts: left-padded tokens (N, B, P) and lengths (N, B).
-      before: the common beginnings and the stems before them, if there are any.
+      before: the common beginnings and the stems before the prompts, if there are any.
       samples: rows per prompt.
-      slots: room for new tokens of each row.
+      slots: free cache slots for new tokens of each row.
 
     Returns:
       Logits (N, R, V) of the first token, the `Cache` of all agents, and the `Reader` of further tokens.
@@ -79,10 +78,10 @@ def begin(
 
 
 def _in_dtype(dtype, as_policy: bool, path, x):
-    """A parameter in the dtype in which the sampler multiplies with it, before the loop and not at every token.
+    """A parameter converted, before the loop, to the dtype of the sampler's products.
 
-    ``as_policy``: the sampler computes as the policy does; it then reads norms in float32, too. What is quantised stays
-    as it is: it is brought to the dtype inside its product.
+    ``as_policy``: the sampler computes like the policy, so norms stay in float32. Quantised parameters are
+    not changed: they are converted inside their product.
     """
     stays = path[0].key == quantised.COLLECTION or as_policy and path[-1].key == "scale"
     return x if stays else x.astype(dtype)
@@ -103,8 +102,8 @@ def forward(reader: Reader, tokens_NR, positions_NR, cache: Cache):
 
 
 def _laid_out(layout: Layout, logits_NRV, cache: Cache):
-    # Rows of logits are brought together, so that no digit of what is computed from them depends on the layout. Without
-    # the cut before it the compiler would bring the map to the vocabulary together instead, at every token.
+    # Rows of logits are gathered, so that no digit of later results depends on the layout. Without the
+    # sharding before it, the compiler would gather the map to the vocabulary instead, at every token.
     logits_NRV = layout.shard(logits_NRV, "agent", "rows", "model")
     return layout.shard(logits_NRV, "agent", "rows"), layout.cache(cache)
 
@@ -128,16 +127,16 @@ def _read(policy, samples: int, slots: int, variables, tokens_BP, lengths_B, sha
 
 
 def _forward(policy, variables, tokens_R, positions_R, cache: Cache):
-    """Compute one agent's logits (R, V) after one more token per row, and the token's keys and values."""
+    """Compute one agent's logits (R, V) after one more token per row, with its keys and values."""
     inputs = (tokens_R[:, None], positions_R[:, None], cache)
     hidden, kv = policy.apply(variables, *inputs, method="read")
     return policy.apply(variables, hidden[:, 0], method="logits"), kv
 
 
 def _apart(config, turned: bool, variables):
-    """Variables of a policy under the names of its clone with ``apart=True`` and a head of its own.
+    """Variables of a policy, named as in its clone with ``apart=True`` and a separate head.
 
-    ``turned``: with kernels as `policy.Product.turned` has them.
+    ``turned``: with kernels in the form of `policy.Product.turned`.
     """
 
     def split(tree):

@@ -18,9 +18,9 @@ from jaxmarl_llm.sampling.padding import Shared
 from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.sampling.stops import Stops
 
-# Most rows end long before the last. Where an agent has at least LEAST_ROWS, and a step takes the longer the more
-# rows it has (`Stack.leaves_rows`), the loop continues with a share of them as soon as the others have finished,
-# repeatedly.
+# Most rows end long before the last one. If an agent has at least LEAST_ROWS, and a step's time grows with
+# the number of rows (`Stack.leaves_rows`), the loop continues with a share of the rows once the others have
+# finished, repeatedly.
 LEAST_ROWS = 16
 SHARE = 4
 
@@ -30,11 +30,11 @@ class Samples:
     """Completions of one stack; row r = b * G + g.
 
     Attributes:
-      tokens_NRL: completion tokens; beyond the length their value means nothing.
+      tokens_NRL: completion tokens; values beyond the length are undefined.
       lengths_NR: tokens of each completion, its EOS counted.
       logprobs_NRL: log-probability of each token under the distribution it was drawn from (greedy:
         temperature 1).
-      finished_NR: True where an EOS ended the completion, False where it was cut off.
+      finished_NR: True if an EOS ended the completion, False if it was cut off.
     """
 
     tokens_NRL: jax.Array
@@ -44,13 +44,13 @@ class Samples:
 
     @classmethod
     def empty(cls, agents: int, rows: int, limit: int) -> "Samples":
-        """Samples with nothing drawn yet and room for ``limit`` tokens."""
+        """Samples without tokens yet, with room for ``limit`` tokens."""
         tokens_NRL = jnp.zeros((agents, rows, limit), jnp.int32)
         lengths_NR = jnp.zeros((agents, rows), jnp.int32)
         return cls(tokens_NRL, lengths_NR, jnp.zeros(tokens_NRL.shape), jnp.zeros(lengths_NR.shape, bool))
 
     def add(self, t, tokens_NR, logprobs_NR, stops: Stops) -> "Samples":
-        """Fill in column t; rows that end with it are finished."""
+        """Fill in column t; rows that end there are finished."""
         tokens_NRL = self.tokens_NRL.at[:, :, t].set(tokens_NR)
         return Samples(
             tokens_NRL,
@@ -61,7 +61,7 @@ class Samples:
 
 
 def agent_keys(key, agents: int):
-    """The random keys (N,) of the agents of a stack, from that of a call of `generate`."""
+    """The random keys (N,) of a stack's agents, from the key of a `generate` call."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(agents))
 
 
@@ -72,7 +72,7 @@ def _row_keys(key, agents: int, rows: int):
 
 
 class Rows(NamedTuple):
-    """Constants of every row: prompt length in tokens, random key, whether it is greedy."""
+    """Constants per row: prompt length in tokens, random key, whether it is greedy."""
 
     before_NR: jax.Array
     keys_NR: jax.Array
@@ -94,8 +94,8 @@ class Rows(NamedTuple):
         )
 
 
-# Token t of every row, its log-probability, (N, R) each, and the carry: of rows, logits (N, R, V), t and the carry of
-# the token before, whose leaves are (N, R, ..).
+# (rows, logits (N, R, V), t, carry of the previous token with leaves (N, R, ..)) -> token t of every row, its
+# log-probability, (N, R) each, and the new carry.
 Pick = Callable[[Rows, jax.Array, jax.Array, Any], tuple[jax.Array, jax.Array, Any]]
 
 
@@ -111,24 +111,24 @@ def draw_rows(params: SamplingParams, rows: Rows, logits_NRV, t):
 def go_on(
     reader, pick: Pick, stops: Stops, rows: Rows, t, state: tuple[Samples, Any], cache
 ) -> tuple[Samples, Any]:
-    """Draw from column t on, until all rows are finished or full.
+    """Sample from column t on, until all rows are finished or full.
 
     Args:
       reader: `decode.Reader` of the stack.
-      pick: draws a token of every row.
-      stops: what ends a completion.
+      pick: draws a token for every row.
+      stops: conditions that end a completion.
       rows: constants of the rows, (N, R) each.
       t: first column to draw, int32.
       state: completions (N, R, L) filled up to column t - 1, and the carry of ``pick``.
-      cache: keys and values of everything before column t - 1, leading axes (N, R).
+      cache: keys and values of all tokens before column t - 1, leading axes (N, R).
 
     Returns:
-      ``state``, filled up. Once most rows have finished, the function calls itself with the R / SHARE rows
-      that go on.
+      ``state``, filled up. Once most rows have finished, the function calls itself with the remaining
+      R / SHARE rows.
     """
     drawn = state[0]
     n_rows, limit = drawn.lengths_NR.shape[1], drawn.tokens_NRL.shape[2]
-    # Rows divided among devices would have to be divided again.
+    # Sharded rows would have to be sharded again.
     leaves = reader.leaves_rows and reader.layout.shards == 1 and n_rows >= LEAST_ROWS
     left = n_rows // SHARE if leaves else 0
 
@@ -146,7 +146,7 @@ def go_on(
     t, state, cache = jax.lax.while_loop(worth_it, step, (t, state, cache))
     if not left:
         return state
-    kept_NR = jnp.argsort(state[0].finished_NR, axis=1, stable=True)[:, :left]  # the unfinished come first
+    kept_NR = jnp.argsort(state[0].finished_NR, axis=1, stable=True)[:, :left]  # unfinished rows come first
     take = jax.vmap(lambda x_R, kept_R: x_R[kept_R])
     some, kept = jax.tree.map(lambda x_NR: take(x_NR, kept_NR), (rows, state))
     ended = go_on(reader, pick, stops, some, t, kept, decode.keep(reader, cache, kept_NR))
@@ -175,19 +175,19 @@ def generate(
     stems: Stems | None = None,
     greedy_NB: jax.Array | None = None,
 ) -> Samples:
-    """Draw ``samples`` completions for every prompt of every agent of a stack.
+    """Sample ``samples`` completions for every prompt of every agent of a stack.
 
     Args:
       stack: the static description (`team.Stack`).
       base, trainable: its parameters.
       prompts_NBP, lengths_NB: left-padded prompt tokens and their lengths.
-      key: random key; agent n, row r, token t uses fold_in of the three, so neither the other rows nor the
-        device count matter. Or keys by agent (N,), in place of its fold_in with n.
-      samples: G.
-      params: how to draw.
-      shared: the common beginning before ``prompts_NBP`` of all prompts of an agent, if there is one.
-      stems: what adjacent prompts have in common between that and ``prompts_NBP``, if anything.
-      greedy_NB: prompts whose last sample takes the most likely token every time; None: no prompt.
+      key: random key; agent n, row r, token t uses fold_in of the three, so results do not depend on the
+        other rows or the device count. Or keys by agent (N,), in place of its fold_in with n.
+      samples: G, completions per prompt.
+      params: sampling options.
+      shared: the common beginning of all prompts of an agent, before ``prompts_NBP``; None: none.
+      stems: common tokens of adjacent prompts between ``shared`` and ``prompts_NBP``; None: none.
+      greedy_NB: prompts whose last sample is greedy (always the most likely token); None: no prompt.
 
     Returns:
       `Samples` with R = B * G rows per agent.

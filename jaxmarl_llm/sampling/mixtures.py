@@ -1,14 +1,14 @@
-"""How several members choose one token: from the mixture of their distributions, or by the member with the best value.
+"""Choose one token for several members: from a mixture of distributions, or from the best-valued member.
 
-With logits l_n of N members, which sum_n w_n weighs, the token is drawn from softmax(l / temperature), truncated, of
+With logits l_n and weights w_n of N members, the token is drawn from truncated softmax(l / temperature), with
 
     MeanLogits           l = sum_n w_n l_n,                  a product of experts (Hinton, Neural Computation 2002)
     MeanProbabilities    l = log sum_n w_n softmax(l_n),     a mixture
-    Contrast             l = sum_n w_n l_n where p_best >= c max p_best, else nothing; some w_n < 0
+    Contrast             l = sum_n w_n l_n where p_best >= c max p_best, else -1e30; some w_n < 0
                          (arXiv 2210.15097; with weights 1 + b and -b arXiv 2309.09117)
     Switch               l = l_j,  j = argmax_n of the members' values
 
-All four give the members' own distribution where these agree, to the last digit (a contrast without its less plausible
+If all members agree, each of the four gives exactly their distribution (a contrast without its less plausible
 tokens). `together.generate` calls them.
 """
 
@@ -31,16 +31,16 @@ Draw = Callable[
 def mean_logits(logits_NRV: jax.Array, weights: tuple[float, ...]) -> jax.Array:
     """The weighted sum (R, V) of logits; ``weights`` add up to 1.
 
-    It is the logits of the heaviest member and weighted differences from them, which are exactly 0 where members agree.
+    Computed as the heaviest member's logits plus weighted differences, which are exactly 0 if members agree.
     """
     first_RV = logits_NRV[_heaviest(weights)]
     return first_RV + (jnp.array(weights)[:, None, None] * (logits_NRV - first_RV[None])).sum(0)
 
 
 def mean_probabilities(logits_NRV: jax.Array, weights: tuple[float, ...]) -> jax.Array:
-    """Logits (R, V) of the weighted sum of the members' distributions; ``weights`` are from 0 and add up to 1.
+    """Logits (R, V) of the weighted sum of the members' distributions; ``weights`` >= 0 add up to 1.
 
-    They are normalised as those of the heaviest member are, which they equal where members agree.
+    They are normalised like the heaviest member's logits, and equal to these if members agree.
     """
     used = tuple(n for n, weight in enumerate(weights) if weight)
     weights_N11 = jnp.array([weights[n] for n in used])[:, None, None]
@@ -54,9 +54,9 @@ def mean_probabilities(logits_NRV: jax.Array, weights: tuple[float, ...]) -> jax
 
 
 def contrast(logits_NRV: jax.Array, weights: tuple[float, ...], plausible: float) -> jax.Array:
-    """`mean_logits` of the tokens that the heaviest member finds at least ``plausible`` times as likely as its first.
+    """`mean_logits` of tokens at least ``plausible`` times as likely as the heaviest member's likeliest.
 
-    Without that bound a token counts for its low probability under the worst member, however unlikely it is.
+    Without this bound, a very unlikely token could win because members of negative weight find it unlikelier.
     """
     best_RV = logits_NRV[_heaviest(weights)]
     kept_RV = best_RV >= best_RV.max(-1, keepdims=True) + math.log(plausible)
@@ -113,7 +113,7 @@ class Contrast:
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """Draws from the member with the greatest value, of equal ones the first. See `together.Choose`.
+    """Draws from the member with the greatest value; the first one wins ties. See `together.Choose`.
 
     ``value``: logits (N, R, V) -> values (N, R).
     """
@@ -132,7 +132,7 @@ def equal_weights(members: int) -> tuple[float, ...]:
 
 
 def check_weights(weights: tuple[float, ...], signed: bool = False) -> None:
-    """UserError unless weights add up to 1 and none is negative, or with ``signed`` at least one is."""
+    """UserError unless weights add up to 1, and none is negative (with ``signed``: at least one is)."""
     total = math.fsum(weights)
     if not all(map(math.isfinite, weights)) or abs(total - 1) > 1e-6:
         raise UserError(f"weights={weights}: allowed are numbers that add up to 1, these add up to {total:g}")
@@ -147,7 +147,7 @@ def _heaviest(weights: tuple[float, ...]) -> int:
 
 
 def _drawn(mixed_RV, logits_NRV, weights: tuple[float, ...], draw: Draw):
-    """A token of a mixture, its log-probability there, and who gave it most: w_n p_n of it is the greatest."""
+    """A token drawn from a mixture, its log-probability there, and the member with its greatest w_n p_n."""
     tokens_R, logprobs_R = draw(mixed_RV)
     own_NRV = jax.nn.log_softmax(logits_NRV, axis=-1)
     own_NR = jnp.take_along_axis(own_NRV, tokens_R[None, :, None], axis=-1)[..., 0]

@@ -1,10 +1,10 @@
-"""Prompts as padded arrays, of a few sizes so that few programs are compiled.
+"""Prompts as padded arrays, in few sizes so that few programs are compiled.
 
-The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens apart; they
-run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
+The prompts of an agent start alike (instructions, worked examples). `Shared` holds those tokens separately;
+they run through the model as a single row, and every prompt continues from their keys and values (`prefill`).
 
-The shared beginning and the length of the rest differ between batches, and every size needs minutes of
-compilation. So `Sizes` are chosen once, from all prompts of a run, or with a ladder from its widths alone.
+The shared beginning and the length of the rest differ between batches, and every size takes minutes to
+compile. So `Sizes` are chosen once, from all prompts of a run, or only from the widths of a ladder.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from flax import struct
 from jaxmarl_llm.utils.errors import UserError
 
 BUCKET = 32
-SHARE_STEP = 16  # shared beginnings are cut to multiples of this, so that few widths occur
+SHARE_STEP = 16  # shared beginnings are cut to multiples of this, for few different widths
 WORTH = 0.75  # a second width is worth its compilation if it leaves at most this share of the padded tokens
 
 
@@ -35,9 +35,9 @@ class Sizes:
     """How the prompts of a run are padded.
 
     starts: by agent, the tokens that all its prompts begin with, () for none.
-    widths: padded lengths of what follows, ascending, at least one.
-    ladder: ``sampling.widths``, the only lengths that there are, ascending; (): any `bucket`.
-    ahead: the widths whose programs are compiled as soon as one of them is needed; (): each when it is.
+    widths: padded lengths of the rest of the prompts, ascending, at least one.
+    ladder: ``sampling.widths``, the only allowed lengths, ascending; (): any `bucket`.
+    ahead: widths whose programs are all compiled when the first of them is needed; (): each when needed.
     """
 
     starts: Mapping[str, tuple[int, ...]]
@@ -46,7 +46,7 @@ class Sizes:
     ahead: tuple[int, ...] = ()
 
     def width(self, longest: int) -> int:
-        """The smallest of the widths that ``longest`` tokens fit into; `unplanned` if there is none."""
+        """The smallest width that ``longest`` tokens fit into; `unplanned` if there is none."""
         return next((width for width in self.widths if longest <= width), None) or self.unplanned(longest)
 
     def unplanned(self, longest: int) -> int:
@@ -63,7 +63,7 @@ class Sizes:
         return next(width for width in self.ladder if longest <= width)
 
     def largest(self) -> "Sizes":
-        """The same with one width, which all prompts fit into, and which is compiled when it is needed."""
+        """The same sizes with one width, which all prompts fit into; it is compiled when needed."""
         return dataclasses.replace(self, widths=self.widths[-1:], ahead=())
 
 
@@ -75,13 +75,13 @@ def plan_sizes(
 ) -> Sizes:
     """Sizes for all prompts of the agents of a stack, read in batches of ``batch`` problems.
 
-    One width, that of the longest prompt, or a smaller one beside it where the padding that it saves, in
-    batches drawn at random, is worth another compilation (`WORTH`).
+    There is one width, that of the longest prompt. A second, smaller one is added if the padding that it
+    saves in random batches is worth another compilation (`WORTH`).
 
     Args:
-      prompts: by agent, equally many for each, those of one problem at the same place; there may be none.
-      ladder: widths in place of these, as in `Sizes`.
-      later: whether there will be prompts that are not known yet, for which all of the ladder is compiled ahead.
+      prompts: by agent, the same number for each, in the order of the problems; there may be none.
+      ladder: the widths to use instead, as in `Sizes`.
+      later: whether further prompts, not known yet, will come; then the whole ladder is compiled ahead.
     """
     if ladder:
         return _on_ladder(prompts, ladder, later)
@@ -119,9 +119,9 @@ def bucket(length: int) -> int:
 
 
 def padded_size(number: int, least: int, most: int) -> int:
-    """Rows to compile for where ``number`` are needed: least, 2 least, 4 least, .. up to most.
+    """Rows to compile for if ``number`` are needed: least, 2 least, 4 least, .. up to most.
 
-    How many joint answers get a next turn differs between iterations; every size is a compilation.
+    The number of joint answers with a next turn differs between iterations; every size needs a compilation.
     All are multiples of ``least``, which the parts of a batch divide.
     """
     size = least
@@ -145,12 +145,12 @@ def pad_prompts(prompts: list[list[int]], width: int | None = None) -> tuple[np.
 def pad_team(
     prompts_NB: list[list[list[int]]], sizes: Sizes | None = None, agents: Iterable[str] = ()
 ) -> tuple[np.ndarray, np.ndarray, Shared | None]:
-    """The prompts of every agent of a stack as arrays, with their common beginnings apart.
+    """The prompts of every agent of a stack as arrays, with their common beginnings separate.
 
     Args:
-      prompts_NB: token lists, equally many for each agent.
-      sizes: the sizes to pad to, if these prompts begin with its starts (those of later turns may not), or if there
-        is a ladder; None: the sizes that these prompts need.
+      prompts_NB: token lists, the same number for each agent.
+      sizes: the sizes to pad to, used if these prompts begin with its starts (those of later turns may not)
+        or if it has a ladder; None: the sizes that these prompts need.
       agents: names of the N agents, for ``sizes``.
 
     Returns:
@@ -162,7 +162,7 @@ def pad_team(
     fixed = bool(planned_N) and all(map(_all_begin, prompts_NB, planned_N))
     if fixed:
         starts_N = [len(start) for start in planned_N]
-    elif sizes and sizes.ladder:  # beginnings of many lengths would be as many programs
+    elif sizes and sizes.ladder:  # each length of a beginning would need a program
         starts_N = [0] * len(prompts_NB)
     rests_NB = [[p[start:] for p in prompts] for start, prompts in zip(starts_N, prompts_NB, strict=True)]
     longest = max(len(rest) for rests in rests_NB for rest in rests)
@@ -178,12 +178,12 @@ def pad_team(
 
 
 def _all_begin(prompts: list[list[int]], start: tuple[int, ...]) -> bool:
-    """Whether all prompts begin with some tokens and have one of their own."""
+    """Whether all prompts begin with ``start`` and have at least one more token."""
     return all(len(p) > len(start) and tuple(p[: len(start)]) == start for p in prompts)
 
 
 def common_start(prompts: list[list[int]]) -> int:
-    """Tokens that all prompts begin with, cut to a multiple of `SHARE_STEP`; each keeps one of its own."""
+    """Number of common leading tokens, a multiple of `SHARE_STEP`; each prompt keeps at least one other."""
     if len(prompts) == 1:
         return 0  # no other prompt to share with
     common = len(os.path.commonprefix([list(p) for p in prompts]))

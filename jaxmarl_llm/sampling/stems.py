@@ -1,8 +1,8 @@
 """Earlier prompts that several prompts of a batch begin with, read once for all of them.
 
-After G answers to a prompt, G prompts of the next turn begin with it. `Stems` hold such a beginning once: it runs
-through the model as one row, and its keys and values are a prefix of all rows behind it (`policy.Cache`). What all
-prompts of an agent begin with comes before the stems, as without stems (`padding.Shared`).
+After G answers to a prompt, G prompts of the next turn begin with it. `Stems` hold such a beginning once: it
+runs through the model as one row, and its keys and values are a prefix of all its rows (`policy.Cache`). The
+common beginning of all prompts of an agent comes before the stems (`padding.Shared`).
 """
 
 import math
@@ -23,12 +23,12 @@ class Stems:
     lengths_NS: jax.Array
 
     def repeat(self, times: int) -> "Stems":
-        """Each stem so many times, for fewer prompts each."""
+        """Each stem repeated ``times`` times, for fewer prompts each."""
         return jax.tree.map(lambda x: np.repeat(x, times, axis=1), self)
 
 
 def stem_length(prompt: list[int], earlier: list[int]) -> int:
-    """Tokens at the beginning of a prompt that are an earlier prompt; 0 if they are not."""
+    """Length of the earlier prompt if the prompt begins with it, else 0."""
     return len(earlier) if prompt[: len(earlier)] == earlier and len(earlier) < len(prompt) else 0
 
 
@@ -39,17 +39,17 @@ def pad_with_stems(
     agents: Iterable[str] = (),
     shards: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, Shared | None, Stems | None]:
-    """The prompts of every agent of a stack as arrays, with what they begin with apart.
+    """The prompts of every agent of a stack as arrays, with their beginnings separate.
 
     Args:
-      prompts_NB, sizes, agents: as in `padding.pad_team`; copies of an agent's first prompt may fill up its own ones.
-      stems_N: of an agent's own prompts, how many tokens at the beginning are an earlier prompt; 0: none.
-      shards: parts that rows are cut into, which then divide the stems too.
+      prompts_NB, sizes, agents: as in `padding.pad_team`; an agent's first prompt may be repeated at the end.
+      stems_N: for each of an agent's own prompts, how many leading tokens are an earlier prompt; 0: none.
+      shards: number of shards of the rows; it must also divide the stems.
 
     Returns:
-      The results of `pad_team` and None where prompts do not share stems evenly, where stems would take more room, or
-      with a ladder of widths, where each would be several programs. Otherwise the rest of the prompts behind their
-      stems, what all stems of an agent begin with, and the rest of the stems behind that.
+      The results of `pad_team` and None if prompts do not share stems evenly, if stems would take more room,
+      or with a ladder of widths, where each width would need several programs. Otherwise the rest of the
+      prompts after their stems, the common beginning of an agent's stems, and the rest of the stems after it.
     """
     agents = tuple(agents)
     whole_NBP, *others = pad_team(prompts_NB, sizes, agents)
@@ -72,9 +72,9 @@ def pad_with_stems(
 
 
 def rows_per_stem(prompts_NB: list[list[list[int]]], stems_N: Sequence[Sequence[int]]) -> int:
-    """The greatest number of adjacent prompts, the same for all agents, that have their stem in common.
+    """The largest number of adjacent prompts, the same for all agents, that share a stem.
 
-    1 where they have none. Arguments as in `pad_with_stems`.
+    1 if they share none. Arguments as in `pad_with_stems`.
     """
     runs = []
     for prompts, lengths in zip(prompts_NB, stems_N, strict=True):

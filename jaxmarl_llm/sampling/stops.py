@@ -1,4 +1,4 @@
-"""What ends a completion: the ids of EOS, and stop texts, whatever their tokens are (`stop_texts`)."""
+"""End of a completion: EOS ids, and stop texts in any tokenization (`stop_texts`)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,24 +10,24 @@ from jaxmarl_llm.stop_texts import StopText
 
 
 class Stops(NamedTuple):
-    """Ids that end a completion, and texts that do."""
+    """Token ids and texts that end a completion."""
 
     ids: tuple[int, ...]
     texts: tuple[StopText, ...] = ()
 
     @classmethod
     def of_stack(cls, stack, params) -> "Stops":
-        """Those of a `team.Stack` and of the `SamplingParams`."""
+        """The stops of a `team.Stack` and of the `SamplingParams`."""
         return cls(stack.eos_ids, tuple(dict.fromkeys((*stack.stops, *params.until))))
 
     def end_of(self, tokens: Sequence[int]) -> int | None:
-        """Tokens up to the first end; None where there is none."""
+        """Number of tokens up to the first end; None if there is none."""
         ends = [n for n, i in enumerate(tokens, start=1) if i in self.ids][:1]
         ends += [n for text in self.texts if (n := text.end_of(tokens)) is not None]
         return min(ends, default=None)
 
     def ended(self, tokens_NRL, t):
-        """Rows (N, R) that have ended with the token in column t, or before; columns after it do not count."""
+        """Rows (N, R) that have ended in column t or before; later columns do not count."""
         ended_NR = jnp.zeros(tokens_NRL.shape[:2], bool)
         last_NR = jax.lax.dynamic_index_in_dim(tokens_NRL, t, 2, keepdims=False)
         for i in self.ids:
@@ -38,10 +38,10 @@ class Stops(NamedTuple):
 
 
 def _holds(tokens_NRL, t, text: StopText):
-    """Rows (N, R) whose tokens up to and including column t hold a text with its last byte in that column.
+    """Rows (N, R) whose tokens up to and including column t contain the text, with its last byte in column t.
 
-    As many tokens as the text has bytes decide it, so no state is kept from token to token. A special token among
-    them, which stands for no text, takes the place of one.
+    Only as many tokens as the text has bytes are checked, so no state is kept between tokens. A special
+    token, which stands for no text, counts as one of them.
     """
     size = min(text.held, tokens_NRL.shape[2])
     first = jnp.maximum(t - size + 1, 0)

@@ -1,7 +1,7 @@
-"""One sampler for several members of a stack: all read the same row, and one token a row is fed to all of their caches.
+"""One sampler for several members of a stack: all read the same rows, and each token enters all their caches.
 
-So the caches always stay in step. The members must share a tokenizer; members with different vocabularies can
-only switch at line ends (`jaxmarl_llm.decoding`).
+So the caches always hold the same tokens. The members must share a tokenizer; members with different
+vocabularies can only switch at line ends (`jaxmarl_llm.decoding`).
 """
 
 import functools
@@ -23,17 +23,18 @@ from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.utils.errors import UserError
 
-# Logits (N, R, V) of all members, a carry with leaves (N, R, ..) and what draws from logits (R, V) -> tokens (R,),
-# their log-probabilities (R,), the member (R,) that each token is counted for, and the carry. The draw has the random
-# keys of the token, temperature and truncation in it. Static: hashable, equal ones are one program. See `mixtures`.
+# (logits (N, R, V) of all members, carry with leaves (N, R, ..), function that draws from logits (R, V)) ->
+# tokens (R,), their log-probabilities (R,), the member (R,) credited with each token, and the carry. The draw
+# function includes the tokens' random keys, temperature and truncation; it returns tokens (R,) and their
+# log-probabilities (R,). Static: hashable, equal ones share a program. See `mixtures`.
 Choose = Callable[[jax.Array, Any, Draw], tuple[jax.Array, jax.Array, jax.Array, Any]]
 
 
 @struct.dataclass
 class Together:
-    """Completions of one policy that several members are: `Samples` with N = 1, and the member behind each token.
+    """Completions of several members acting as one policy: `Samples` with N = 1, and each token's member.
 
-    ``who_RL`` are places in the stack's agents; beyond a completion's length they mean nothing, as its tokens do.
+    ``who_RL`` are indices into the stack's agents; like tokens, they are undefined beyond a completion's end.
     """
 
     samples: Samples
@@ -45,7 +46,7 @@ class Candidates:
     """The likeliest next tokens of every member after some prompts.
 
     Attributes:
-      tokens_NBK, logprobs_NBK: the K likeliest tokens of each, the first one first, at temperature 1.
+      tokens_NBK, logprobs_NBK: the K likeliest tokens of each, the likeliest first, at temperature 1.
       divergence_NB: KL(p_n || mean_m p_m) of each member's distribution from the mean of all, in nats.
     """
 
@@ -71,15 +72,15 @@ def generate(
     stems: Stems | None = None,
     greedy_NB: jax.Array | None = None,
 ) -> Together:
-    """Draw ``samples`` completions for every prompt, by all agents of a stack together.
+    """Sample ``samples`` completions for every prompt, by all agents of a stack together.
 
     Arguments are those of `sampling.generate` for one agent: prompts and lengths, ``shared``, ``stems`` and
-    ``greedy_NB`` have N = 1, and the random keys are that agent's. So members that are all equal draw what it would.
+    ``greedy_NB`` have N = 1, and the random keys are that agent's. So equal members sample like one alone.
 
     Args:
       stack, base, trainable: of the N members, two or more.
-      choose: how they choose a token.
-      carry: what ``choose`` keeps from token to token, leaves (N, R, ..).
+      choose: how members choose a token.
+      carry: state of ``choose`` from token to token, leaves (N, R, ..).
     """
     members, n_rows, limit = check_members(stack), lengths_NB.shape[1] * samples, params.max_new_tokens
     stops = Stops.of_stack(stack, params)
@@ -132,14 +133,14 @@ def candidates(
 
 
 def check_members(stack) -> int:
-    """The number of members of a stack; UserError for one alone, which is `sampling.generate`."""
+    """The number of members of a stack; UserError for a single one, which needs `sampling.generate`."""
     if len(stack.agents) < 2:
         raise UserError(f"agents {stack.agents}: to choose tokens together takes two members or more")
     return len(stack.agents)
 
 
 def spread(tree: Any, members: int) -> Any:
-    """A tree with leaves (1, ..) as one with leaves (members, ..)."""
+    """The tree with leaves (1, ..) repeated to (members, ..)."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (members, *x.shape[1:])), tree)
 
 
@@ -148,7 +149,7 @@ def _first(tree: Any) -> Any:
 
 
 def shares(who_RL, lengths_R, members: int) -> tuple[list[int], int]:
-    """Tokens of each member in some completions, and how often one member's token follows another's."""
+    """Number of tokens of each member in some completions, and of changes from one member to another."""
     who_RL, lengths_R = np.asarray(who_RL), np.asarray(lengths_R)
     real_RL = np.arange(who_RL.shape[1])[None] < lengths_R[:, None]
     switched_RL = (who_RL[:, 1:] != who_RL[:, :-1]) & real_RL[:, 1:]

@@ -1,10 +1,10 @@
 """One optimizer step of every agent of a stack, from the turns of a forest.
 
-`collate` turns a forest into arrays (`batches`), `packing` lays completions side by side without padding,
-`gradient` walks over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` its
+`collate` turns a forest into arrays (`batches`), `packing` packs completions side by side without padding,
+`gradient` loops over the micro-batches, `agent_loss` is the loss of one agent, `token_scores` computes its
 log-probabilities without all logits at once, `diagnostics` the ratios, clipping and entropy, `optimizer` has
-AdamW with its schedule and state, `step` is one update. `custom_loss` reads a user's loss function,
-`comlrl_compat` has the reference implementation's.
+AdamW with its schedule and state, `step` is one update. `custom_loss` loads a user's loss function,
+`comlrl_compat` has the loss of the reference implementation.
 """
 
 from jaxmarl_llm.update.agent_loss import LossConfig

@@ -1,6 +1,6 @@
-"""The loss of one agent on some rows of completions; `gradient` takes its gradient.
+"""The loss of one agent on some rows of completions; `gradient` computes its gradient.
 
-The samples attend to the prompts exactly as they do in the sampler, so that log-probabilities agree.
+Completions attend to prompts exactly as in the sampler, so that log-probabilities agree.
 """
 
 import dataclasses
@@ -26,28 +26,28 @@ class LossConfig:
 
     Attributes:
       sampling: how the tokens were drawn; temperature and truncation are applied to the trainer's logits too.
-      clip, dual_clip: PPO's epsilon, or (low, high), and the bound for negative advantages; None: none.
-      ratio_level, aggregation: see `losses.policy_gradient`. A row is one turn here, so that "turn" would be
+      clip, dual_clip: PPO's epsilon, or (low, high), and the bound for negative advantages; None: no clip.
+      ratio_level, aggregation: see `losses.policy_gradient`. A row is one turn here, so "turn" would equal
         "sequence_normalised"; the budget of "constant" is the longest completion allowed.
-      drop_truncated: completions that were cut off are not read and count nowhere (`losses.drop_truncated`).
-      importance_cap: greatest weight policy / sampler of a token, or None for no such weights.
-      importance_bound: greatest |policy / sampler - 1| of a token that counts as 1.
+      drop_truncated: completions that were cut off are ignored (`losses.drop_truncated`).
+      importance_cap: largest importance weight policy / sampler of a token; None: no such weights.
+      importance_bound: importance weights with |policy / sampler - 1| up to this bound are set to 1.
       kl_coef, kl_kind: weight and estimator of the KL term towards the reference (0 switches it off). With
-        top-k, top-p or min-p it is not the KL of two distributions: the policy's log-probabilities are of
-        its truncated distribution, from which the tokens come, the reference's of its own truncated one, with
-        the sampled token kept; tokens that only the reference keeps count in neither.
-      entropy_coef: weight of an entropy bonus, exact, over the sampling distribution (0 switches it off).
+        top-k, top-p or min-p it is not the KL of two distributions. The policy's log-probabilities are of
+        the truncated distribution that the tokens were sampled from. The reference's are of its own truncated
+        one, with the sampled token kept. Tokens that only the reference keeps do not count.
+      entropy_coef: weight of an exact entropy bonus of the sampling distribution (0 switches it off).
       comlrl_compat: reproduce the reference implementation's loss with its quirks, for comparison only.
-      given_texts: the completions were not drawn by a policy: their behaviour log-probabilities mean nothing,
-        and neither clip nor importance_cap may be set.
-      teacher_weight: w in [0, 1]; a token's loss is (1 - w) cross-entropy + w KL(teacher || policy), see
-        `losses.distillation`, where the batch has teachers. Of given texts only.
+      given_texts: the completions were not sampled from a policy: their behaviour log-probabilities are
+        meaningless, and neither clip nor importance_cap may be set.
+      teacher_weight: w in [0, 1]; if the batch has teachers, a token's loss is (1 - w) cross-entropy +
+        w KL(teacher || policy), see `losses.distillation`. Only for given texts.
       custom: a loss function that replaces all of the above but sampling and drop_truncated, and is divided
         by its own count, see `custom_loss`; None: none.
-      prompts_per_microbatch: prompts that are held in memory together.
-      later_prompts_per_microbatch: the same of prompts with one completion each, as in the later turns of chains, or
-        the largest divisor of both it and their number; 0: as the others.
-      tokens_per_microbatch: tokens of each agent's completions that are held in memory together.
+      prompts_per_microbatch: number of prompts held in memory together.
+      later_prompts_per_microbatch: the same for prompts with one completion each, as in later turns of
+        chains, or the largest common divisor of it and their number; 0: as for the others.
+      tokens_per_microbatch: completion tokens of each agent held in memory together.
     """
 
     sampling: SamplingParams
@@ -88,7 +88,7 @@ class LossConfig:
 
     @property
     def own_count(self) -> bool:
-        """Whether the loss returns its own divisor, for which it must see every completion."""
+        """Whether the loss returns its own divisor; it must then see every completion."""
         return self.comlrl_compat or self.custom is not None
 
     @property
@@ -105,7 +105,7 @@ class LossConfig:
         return self.custom is not None and name in custom_loss.named_arguments(self.custom)
 
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
-        """Pack a batch for `gradients`, without completions that cannot, or must not, change this loss."""
+        """Pack a batch for `gradients`, without completions that cannot or must not affect this loss."""
         if self.drop_truncated:
             batch = _without_truncated(batch)
         if self.given_texts:
@@ -122,23 +122,23 @@ class LossConfig:
 
     def _prompts(self, batch: Batch) -> int:
         """Prompts of a micro-batch."""
-        if batch.given_NR is not None:  # they are in the rows
+        if batch.given_NR is not None:  # prompts are in the rows
             return 1
         return self.held_together(*self._sizes(batch))
 
     def held_together(self, prompts: int, samples: int) -> int:
-        """How many of so many prompts, each with so many completions, are held in memory together."""
+        """How many of ``prompts`` with ``samples`` completions each are held in memory together."""
         if self.later_prompts_per_microbatch and samples == 1:
             return math.gcd(prompts, self.later_prompts_per_microbatch)
         return self.prompts_per_microbatch
 
     def _lone(self, batch: Batch) -> bool:
-        """Whether each prompt has one completion, and later_prompts_per_microbatch is for it."""
+        """Whether each prompt has one completion, so that later_prompts_per_microbatch may apply."""
         lone = batch.given_NR is None and self._sizes(batch)[1] == 1
         return bool(self.later_prompts_per_microbatch) and lone
 
     def _sizes(self, batch: Batch) -> tuple[int, int]:
-        """Prompts of a batch, and completions of each."""
+        """Number of prompts in a batch, and of completions per prompt."""
         prompts = batch.prompts_NBP.shape[1]
         return prompts, batch.lengths_NR.shape[1] // prompts
 
@@ -165,7 +165,7 @@ def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows
       rows: M rows of W packed tokens, each with S slots of completions of up to L tokens.
 
     Returns:
-      The sum to descend, a scalar, and (policy-gradient SumCount, KL SumCount, Diagnostics).
+      The sum to minimise, a scalar, and (policy-gradient SumCount, KL SumCount, Diagnostics).
     """
 
     def scores(variables, read, sampling, entropy_learns=False, learns=stack.mode == "full"):
@@ -239,7 +239,7 @@ def completion_scores(policy, variables, read, rows: Rows, sampling, **learning)
       learning: ``head_learns``, ``entropy_learns`` and ``teacher_weight`` of `token_scores`.
 
     Returns:
-      Log-probabilities and entropies in nats, float32 (M * S, L) each; beyond a completion they mean nothing.
+      Log-probabilities and entropies in nats, float32 (M * S, L) each; undefined beyond a completion's end.
     """
     features_MWD = _features(policy, variables, read, rows)
     features_TD, tokens_T = features_MWD.reshape(-1, features_MWD.shape[-1]), rows.tokens_MW.reshape(-1)
@@ -267,14 +267,14 @@ def _features(policy, variables, read, rows: Rows) -> jax.Array:
 
 
 def _of_rows(x_B, prompt_M):
-    """Values of the rows' prompts, (M, ..); of a single prompt without a gather, whose gradient would be a scatter."""
+    """Values of the rows' prompts, (M, ..); a single prompt needs no gather, whose gradient is a scatter."""
     if x_B.shape[0] == 1:
         return jnp.broadcast_to(x_B, (prompt_M.shape[0], *x_B.shape[1:]))
     return x_B[prompt_M]
 
 
 def _by_slot(x_MW, rows: Rows) -> jax.Array:
-    """Values of each slot's tokens, (M * S, L), from those of the rows' tokens."""
+    """Values of each slot's tokens, (M * S, L), from the values of the rows' tokens."""
     length = rows.logprobs_MSL.shape[-1]
     columns_MSL = rows.starts_MS[..., None] + jnp.arange(length)[None, None]
     columns_MX = jnp.minimum(columns_MSL, x_MW.shape[1] - 1).reshape(x_MW.shape[0], -1)

@@ -1,4 +1,4 @@
-"""The completions that an update learns from, as arrays: one `Batch` of a stack's agents."""
+"""The completions of an update as arrays: a `Batch` of a stack's agents."""
 
 import math
 
@@ -17,18 +17,18 @@ class Batch:
     """Samples of one stack to learn from; row r = b * G + g belongs to prompt b.
 
     Attributes:
-      prompts_NBP, prompt_lengths_NB: left-padded prompts, or what follows ``shared`` and ``stems`` in them.
+      prompts_NBP, prompt_lengths_NB: left-padded prompts, without their ``shared`` and ``stems`` tokens.
       tokens_NRL, lengths_NR: completions, padded on the right.
       logprobs_NRL: behaviour log-probabilities of the sampler.
       advantages_NR: one per completion; or (N, R, L), one per token.
       shared: the common beginning of all prompts of an agent, if there is one.
-      finished_NR: False for completions that were cut off at the length limit; None where it is not known.
+      finished_NR: False for completions that were cut off at the length limit; None if unknown.
       agents: names of the N agents, if they are not all agents of their stack.
       sampling: the sampling settings of these agents, if not all agents have the same.
-      given_NR: leading tokens of each completion that are read and not learned (`prompts_in_rows`); None: 0.
-      stems: what adjacent prompts have in common behind ``shared``, such as the earlier prompt that they go on from.
-      teacher_ids_NRLK, teacher_logprobs_NRLK: the likeliest tokens of a teacher in place of each token, and their
-        log-probabilities, -inf where there are fewer than K (`losses.distillation`); None: no teacher.
+      given_NR: leading tokens of each completion that are read but not learned (`prompts_in_rows`); None: 0.
+      stems: common tokens of adjacent prompts after ``shared``, such as an earlier prompt that they extend.
+      teacher_ids_NRLK, teacher_logprobs_NRLK: a teacher's likeliest tokens at each position, and their
+        log-probabilities, -inf if there are fewer than K (`losses.distillation`); None: no teacher.
     """
 
     prompts_NBP: jax.Array
@@ -48,10 +48,10 @@ class Batch:
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
-    """Cut a batch into ``parts`` batches of equally many prompts, each for an update of its own.
+    """Split a batch into ``parts`` batches with the same number of prompts, each for a separate update.
 
-    Where they have different numbers of completions, as in a turn to which some answers do not go on, advantages are
-    scaled by them: a completion has the same weight in whatever part it is, as losses are means over a part.
+    The parts may have different numbers of completions, e.g. if some answers get no next turn. Losses are
+    means over a part, so advantages are scaled by these numbers: every completion has the same weight.
     """
     size = batch.prompts_NBP.shape[1]
     if size % parts:
@@ -71,7 +71,7 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
 
 
 def _weighed_by(piece: Batch, parts: int, total_N: np.ndarray) -> Batch:
-    """A part of a batch with ``total_N`` completions, its advantages times its own number of them / the mean number."""
+    """A part of a batch with ``total_N`` completions; advantages times the part's number / mean number."""
     own_N = (np.asarray(piece.lengths_NR) > 0).sum(axis=1)
     if (own_N * parts == total_N).all():
         return piece
@@ -84,9 +84,9 @@ def _weighed_by(piece: Batch, parts: int, total_N: np.ndarray) -> Batch:
 def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:
     """Move every prompt to the beginning of its only completion, where it is read but not learned.
 
-    Prompts with one completion each are then packed like completions, without padding, behind the last token
-    of the agent's shared beginning. That token is the only prompt left, once for each of the shards.
-    A batch with several completions to a prompt, or whose prompts begin differently, is returned unchanged.
+    Prompts with one completion each are then packed like completions, without padding, after the last token
+    of the agent's shared beginning. That token is the only remaining prompt, once per shard.
+    A batch with several completions per prompt, or without a shared beginning, is returned unchanged.
     """
     n_agents, n_prompts, width = batch.prompts_NBP.shape
     shared = batch.shared

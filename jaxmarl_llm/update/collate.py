@@ -1,4 +1,4 @@
-"""Convert the turns of a forest to the arrays that an update learns from."""
+"""Convert the turns of a forest to the arrays of an update."""
 
 import collections
 import math
@@ -28,10 +28,10 @@ def of_learners(
     teachers: Sequence | None = None,
     held_together: Callable[[int, int], int] | None = None,
 ) -> tuple[Batch, ...]:
-    """`collate` for the agents of a stack that learn (None: all), apart where their sampling settings differ.
+    """`collate` for the ``learners`` of a stack (None: all); other sampling settings make a separate batch.
 
-    Each batch holds the sampling settings of its agents (None where all agents of the team have the same),
-    and has room for their longest completion.
+    Each batch holds the sampling settings of its agents (None if all agents of the team have the same), and
+    has room for their longest completion.
     """
     chosen = stack.agents if learners is None else [agent for agent in stack.agents if agent in learners]
     all_batches: list[Batch] = []
@@ -47,8 +47,9 @@ def of_learners(
 
 
 def _of_one_width(batches: Sequence[Batch]) -> tuple[Batch, ...]:
-    """Batches with the prompts of all padded to the widest: an update then has a program for each width of the ladder,
-    and not for each combination of those of several turns.
+    """Batches whose prompts are all padded to the widest.
+
+    An update then needs one program per width of the ladder, not per combination of widths in several turns.
     """
     most = max(batch.prompts_NBP.shape[-1] for batch in batches)
     missing = [most - batch.prompts_NBP.shape[-1] for batch in batches]
@@ -69,22 +70,23 @@ def collate(
     teachers: Sequence | None = None,
     held_together: Callable[[int, int], int] | None = None,
 ) -> tuple[Batch, ...]:
-    """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equally many completions in it.
-    () where none of the agents has a turn.
+    """Batches of a stack's turns: one per stage (`Turn.stage`) and set of agents with equal sample counts.
 
-    Only turns of ``agents`` (None: of all). Samples that no agent learns from (`Turn.extra`) are left out.
-    Advantages are by id of the turn: all numbers, or all arrays with one number per token (L',).
+    () if none of the agents has a turn. Only turns of ``agents`` (None: of all) are used, without samples
+    that no agent learns from (`Turn.extra`). Advantages are by turn id: all numbers, or all arrays with one
+    number per token (L',).
 
-    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. Where fewer answers
-    than possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``:
-    the sizes that prompts are padded to, see `padding.pad_team`. ``all_turns``: T, of episodes, which end in any
-    turn: the batches are those of all T turns, each as large as if no episode had ended before, with groups of
-    length 0 for what is missing; 0: only what there is. ``period``: where not all agents answer in every turn, the
-    turns after which the same do; batches of the same agents then come one after the other, for `step` to put those of
-    equal shapes together. ``teachers``: by id of the turn the ids and log-probabilities (L', K) of a teacher's
-    likeliest tokens (`Batch`); None: no teacher. ``held_together``: how many of so many prompts with so many samples
-    each an update holds in memory together (`LossConfig.held_together`); those among them that go on from one earlier
-    prompt have it in common (`sampling.stems`). None: all prompts are whole.
+    Tokens beyond a length are ``pad_id``; only the ``comlrl_compat`` loss reads them. If fewer answers than
+    possible got a next turn, groups of length 0 fill the batch up to a `padded_size`. ``prompt_sizes``: the
+    sizes that prompts are padded to, see `padding.pad_team`. ``all_turns``: T for episodes, which may end in
+    any turn. The batches are then those of all T turns, each as large as if no episode had ended earlier;
+    groups of length 0 replace missing ones. 0: only turns that exist. ``period``: if not all agents answer in
+    every turn, the number of turns after which the same agents answer again. Batches of the same agents are
+    then adjacent, so that `step` can combine those of equal shapes. ``teachers``: by turn id, ids and
+    log-probabilities (L', K) of a teacher's likeliest tokens (`Batch`); None: no teacher. ``held_together``:
+    (prompts, samples per prompt) -> how many prompts an update holds in memory together
+    (`LossConfig.held_together`). Among these, prompts that extend the same earlier prompt share it
+    (`sampling.stems`). None: no prompts share stems.
 
     Raises:
       ValueError: if an agent has requests with different numbers of samples within one turn index.
@@ -149,7 +151,7 @@ def _emptied(batch: Batch) -> Batch:
 
 
 def _most_prompts(forest: Forest, turn: int, whole: bool) -> int:
-    """Prompts of an agent in a turn that all answers of the turn before got; ``whole``: that all answers at all got."""
+    """An agent's prompts in a turn if all answers of the previous turn (``whole``: of all turns) went on."""
     nodes_of: dict[int, list[int]] = {}
     for joint in forest.joints:
         nodes_of.setdefault(joint.turn, []).append(joint.node)
@@ -178,8 +180,8 @@ def _collate(
 ) -> Batch:
     """Turns of N agents as arrays, shape = (B, G, L); row b * G + g is sample g of the b-th prompt.
 
-    ``stems_N``: as in `stems.pad_with_stems`; prompts stay whole where it is None, or where no two adjacent ones of
-    ``together`` have a stem in common.
+    ``stems_N``: as in `stems.pad_with_stems`; prompts share no stems if it is None, or if no two adjacent
+    ones of ``together`` have a common stem.
     """
     size, samples, max_new_tokens = shape
     prompts = [[t.prompt for t in turns if t.sample == 0] for turns in turns_of.values()]
@@ -207,7 +209,7 @@ def _collate(
 
 
 def _stem_lengths(forest: Forest, turns: Sequence) -> list[int]:
-    """Tokens of each request's prompt that are the prompt of the turn that it goes on from; 0: none."""
+    """Number of leading tokens of each request's prompt that are the prompt of its parent turn; 0: none."""
     lengths = []
     for turn in turns:
         if turn.sample == 0:

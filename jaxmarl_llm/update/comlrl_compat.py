@@ -1,15 +1,15 @@
 """The loss of CoMLRL 1.4.3's MAGRPO trainer, quirks included. For comparison only; train with `losses`.
 
-What differs from the paper's form, all of it read in the package (comlrl/trainers/reinforce/magrpo.py) and
-held by benchmarks/comlrl_parity.py (the pad token's row by a test):
+Differences from the paper, all from the package's code (comlrl/trainers/reinforce/magrpo.py) and checked by
+benchmarks/comlrl_parity.py (the pad token's row by a test):
   - completions of a node (one prompt of one agent) are padded to the longest, and pad tokens are trained;
-  - the model reads prompt + completion[:-1] and its logits are then cut once more, so the last position of
-    the padded length has none: the EOS (or last token) of the longest completion is not trained;
-  - with full copies, torch's embedding layer gives the row of the model's pad token no gradient where it is
-    read (``padding_idx``); a tied head still trains it (`Policy.pad_row_fixed`);
+  - the model reads prompt + completion[:-1], and its logits are shortened once more, so the last position of
+    the padded length has no logits: the EOS (or last token) of the longest completion is not trained;
+  - with full copies, torch's embedding layer gives the pad token's row no gradient when it is read as an
+    input (``padding_idx``); a tied head still trains it (`Policy.pad_row_fixed`);
   - advantages are divided by the group's population standard deviation, max(std, 1e-6), by default.
 Not reproduced: a NaN or infinite loss becomes the constant 0.1 there, a silent no-op update; here it stays
-NaN, so that the training loop can stop. A node of equal rewards gets advantages of exactly 0 here, and
+NaN, so that the training loop can stop. A node with equal rewards gets advantages of exactly 0 here, but
 rounding noise there.
 """
 

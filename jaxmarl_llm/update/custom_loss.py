@@ -2,15 +2,15 @@
 
     def loss(logprobs_BL, advantages_B, mask_BL, *, behaviour_logprobs_BL) -> losses.SumCount
 
-One agent's loss on some of its completions, a row each, in any order, written with what is in `losses`; it
-is traced under `jax.jit` and `jax.vmap`. Descending it must make a token with a positive advantage likelier.
-Where `mask_BL` is False all arrays hold 0 and no gradient comes back; a row may have no token at all, and
-then its advantage is 0 too. An argument after the third is given if the function names it and it is one of
-`GIVEN`; others need a default.
+It computes one agent's loss on some of its completions (one per row, in any order), with the functions of
+`losses`, and is traced under `jax.jit` and `jax.vmap`. Minimising it must make tokens with positive
+advantages likelier. Where `mask_BL` is False all arrays are 0 and get no gradient; a row may have no token at
+all, and then its advantage is 0 too. Arguments after the third are passed if their names are in `GIVEN`;
+others need a default.
 
-The divisor: the gradient is that of `sum`, added up over the micro-batches, divided by their `count`s, added
-up likewise. So both must be sums over rows, as `losses.aggregate` returns them, and the count must not depend
-on `logprobs_BL`. Nothing is left out: rows with advantage 0 come too.
+The divisor: the gradient is that of `sum`, added up over the micro-batches, divided by the sum of their
+`count`s. So both must be sums over rows, as `losses.aggregate` returns them, and the count must not depend
+on `logprobs_BL`. All rows are included, also those with advantage 0.
 """
 
 import functools
@@ -24,7 +24,7 @@ from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
 
-# Each [B, L]: log-probabilities under the policy that drew the tokens and under the reference; exact entropy.
+# Each [B, L]: log-probabilities under the sampling policy and under the reference; exact entropy.
 GIVEN = ("behaviour_logprobs_BL", "ref_logprobs_BL", "entropy_BL")
 FIELD = "train.loss"
 
@@ -118,7 +118,7 @@ def _check_gradient(name: str, function: Callable, rows, shapes_BL) -> None:
 
 
 def _reads_an_input(program) -> bool:
-    """Whether the result of a traced program follows from what goes into it; a gradient of 0 is a constant."""
+    """Whether the result of a traced program depends on its inputs; a gradient of 0 is a constant."""
     needed = {id(var) for var in program.outvars}
     for equation in reversed(program.eqns):
         if needed & {id(var) for var in equation.outvars}:

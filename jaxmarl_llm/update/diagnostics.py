@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxmarl_llm import losses
 from jaxmarl_llm.losses import SumCount, aggregate, kl_estimate, log_ratio
 
-# Metrics that compare the policy with the sampler; they mean nothing for texts that no policy drew.
+# Metrics that compare the policy with the sampler; meaningless for texts that no policy sampled.
 OF_SAMPLER = ("ratio_mean", "ratio_max_deviation", "clip_fraction", "approx_kl")
 
 
@@ -22,7 +22,7 @@ class Diagnostics:
     clip_fraction: share of the ratios whose gradient the clips removed.
     approx_kl: KL(mu || pi) in nats per token, mu the sampler.
     outside_bound: tokens whose ratio is outside 1 +- the bound of importance weights; count 0 without a bound.
-    entropy: in nats per token; count 0 where it was not given.
+    entropy: in nats per token; count 0 if it was not given.
     """
 
     ratio: SumCount
@@ -60,7 +60,7 @@ class Diagnostics:
         return {
             "ratio_mean": jnp.where(
                 self.ratio.count > 0, self.ratio.mean(), 1.0
-            ),  # of no token: no deviation
+            ),  # without tokens: no deviation
             "ratio_max_deviation": self.ratio_max_deviation,
             "clip_fraction": self.clip_fraction.mean(),
             "approx_kl": self.approx_kl.mean(),
@@ -93,7 +93,7 @@ def diagnose(
 ) -> Diagnostics:
     """Diagnostics of one (micro-)batch: log-probs, mask and entropy are [..., L], advantages [...].
 
-    The options are those of `losses.policy_gradient`. The ratio and `approx_kl` are per token whatever
+    The options are those of `losses.policy_gradient`. The ratio and `approx_kl` are per token for any
     `ratio_level`; the clip fraction is over the units with one ratio each: tokens, turns or rows. A unit is
     clipped if the loss gives it no gradient (`losses.clipped`). `approx_kl` is `mean(rho - 1 - log rho)`, the
     k3 estimate of KL(mu || pi) on tokens of mu (J. Schulman, 2020). Before the first update of an iteration

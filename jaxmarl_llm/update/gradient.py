@@ -1,8 +1,8 @@
 """The gradient of the policy-gradient loss for every agent of a stack, micro-batch by micro-batch.
 
-Text that completions share is read once, and its gradient, summed over them, is computed once: first the
-common beginning of an agent's prompts, then what several go on from, then every prompt, then the completions, packed
-(see `packing`).
+Text shared by several completions is read once, and its summed gradient is computed once. The order is: the
+common beginning of an agent's prompts, the stems shared by some prompts, every prompt, and the packed
+completions (see `packing`).
 """
 
 import dataclasses
@@ -34,10 +34,10 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
       stack, config: static.
       base, trainable: parameters of the stack.
       packed: from `LossConfig.pack` of the same config.
-      reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
+      reference: parameters of the reference policy if it is not the base (`Stack.bind_reference`).
 
     Raises:
-      ValueError: if a KL term, or a user's loss that reads it, has no reference policy.
+      ValueError: if a KL term or a user's loss needs a reference policy and there is none.
     """
     if config.reads_reference and base is None and reference is None:
         needs = f"kl_coef={config.kl_coef}" if config.kl_coef else "a loss that names ref_logprobs_BL"
@@ -70,7 +70,7 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
     # Prompts with something to learn come first.
     (grads, of_shared), (pg, kl, seen) = jax.lax.fori_loop(0, (used_X > 0).sum(), learn, nothing)
     grads = jax.tree.map(jnp.add, grads, *back_to_shared(of_shared))
-    if not config.own_count:  # all completions count, also those that were left out
+    if not config.own_count:  # all completions count, also those not packed
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
     grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
@@ -87,7 +87,7 @@ class _Fixed(NamedTuple):
 
 
 def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
-    """Run some prompts through the policy and through the reference.
+    """Run some prompts through the policy and the reference.
 
     Args:
       fixed: the arguments of `gradients`.
@@ -112,7 +112,7 @@ def _begin_prompts(fixed: _Fixed, trainable, shared, shared_ref, prompts):
 
 
 def _add_prompts(totals, readings, of_rows, rows, used):
-    """Add the gradients and sums of some prompts' completions to the totals so far, in the same arrays.
+    """Add the gradients and sums of some prompts' completions to the totals, in the same arrays.
 
     Args:
       totals: ((gradient of the parameters, gradient of the shared beginnings' floats), sums), see `_add`.
@@ -227,7 +227,7 @@ def _floats(tree) -> list[jax.Array]:
 
 
 def _with_floats(tree, floats):
-    """The tree with other leaves where it has floats."""
+    """The tree with its float leaves replaced."""
     rest = iter(floats)
     return jax.tree.map(lambda x: next(rest) if _is_float(x) else x, tree)
 

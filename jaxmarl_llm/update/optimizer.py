@@ -1,7 +1,7 @@
 """AdamW with a learning-rate schedule, its state for every agent of a stack, and one step of it.
 
-Everything is computed in float32. Parameters and moments that are kept in bfloat16 are rounded stochastically
-(`dtypes.rounded`): to the nearest number most updates would change nothing, as a bfloat16 number has 8 bits.
+Everything is computed in float32. Parameters and moments stored in bfloat16 are rounded stochastically
+(`dtypes.rounded`): with 8 bits, rounding to the nearest number would lose most updates.
 """
 
 import functools
@@ -16,14 +16,14 @@ from jaxmarl_llm.sharding import ONE_DEVICE, Layout
 from jaxmarl_llm.utils import agent_axis, dtypes
 from jaxmarl_llm.utils.errors import UserError
 
-LEAF = 7919  # between the seeds of one update's arrays
+LEAF = 7919  # distance between the seeds of one update's arrays
 
 
 @struct.dataclass
 class TrainState:
-    """The state of learning: parameters and optimizer state with agent axis N; ``step`` counts updates.
+    """The training state: parameters and optimizer state with agent axis N; ``step`` counts updates.
 
-    Of S runs side by side, whose agents follow each other on the agent axis, ``step`` is (S,).
+    For S runs side by side, whose agents follow each other on the agent axis, ``step`` is (S,).
     """
 
     step: jax.Array
@@ -32,20 +32,20 @@ class TrainState:
 
 
 class Rates(NamedTuple):
-    """Learning rates of the agents of a stack, where they differ.
+    """Learning rates of the agents of a stack, if they differ.
 
     Attributes:
-      learns_N: False: the agent's parameters and optimizer state stay, bit for bit.
-      scale_N: its learning rate as a multiple of the optimizer's. AdamW's step is proportional to the
-        learning rate, weight decay included, and its state does not depend on it: so this equals an
-        optimizer of its own.
+      learns_N: if False, the agent's parameters and optimizer state stay the same, bit for bit.
+      scale_N: the agent's learning rate as a multiple of the optimizer's. AdamW's step, weight decay
+        included, is proportional to the learning rate, and its state does not depend on it. So this equals
+        a separate optimizer.
     """
 
     learns_N: jax.Array
     scale_N: jax.Array
 
 
-@functools.cache  # the same one for the same numbers: programs that hold it are compiled once
+@functools.cache  # equal arguments give the same object: programs that hold it are compiled once
 def make_optimizer(
     *,
     lr: float,
@@ -58,8 +58,8 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """AdamW with a warm-up, an optional linear or cosine decay over ``steps``, and clipping by global norm.
 
-    ``moment_dtype``: float32 or bfloat16, that its state is kept in between updates. The transformation is for one
-    agent; `train_step` maps it over the agent axis, so clipping is per agent.
+    ``moment_dtype``: float32 or bfloat16, the dtype of the stored state. The transformation is for one agent;
+    `train_step` maps it over the agent axis, so clipping is per agent.
     """
     shapes = {
         "constant": lambda: optax.constant_schedule(lr),
@@ -76,7 +76,7 @@ def make_optimizer(
 
 
 def _in_float32(optimizer: optax.GradientTransformation, moment_dtype: str) -> optax.GradientTransformation:
-    """The optimizer, computing in float32 whatever dtypes it is given, with its state kept in ``moment_dtype``."""
+    """The optimizer, computing in float32 for any input dtype, with its state stored in ``moment_dtype``."""
 
     def init(params):
         return dtypes.cast(optimizer.init(dtypes.cast(params, jnp.float32)), moment_dtype)
@@ -91,16 +91,16 @@ def _in_float32(optimizer: optax.GradientTransformation, moment_dtype: str) -> o
 
 
 def _rounded(tree, like, seed):
-    """The tree with the floats of every leaf in the dtype of that of ``like``, see `dtypes.rounded`."""
+    """The tree with every float leaf in the dtype of the same leaf in ``like``, see `dtypes.rounded`."""
     leaves, structure = jax.tree.flatten(tree)
     pairs = enumerate(zip(leaves, jax.tree.leaves(like), strict=True))
-    # Leaves of one shape are rounded differently.
+    # Leaves of equal shapes get different random numbers.
     new = [dtypes.rounded(x, y.dtype, seed + LEAF * i) if dtypes.is_float(x) else x for i, (x, y) in pairs]
     return jax.tree.unflatten(structure, new)
 
 
 def _rounded_by_run(tree, like, step):
-    """`_rounded` of agents of one run, or of several side by side: each as it would be alone."""
+    """`_rounded` for the agents of one run, or of several side by side: each as if it were alone."""
     if step.ndim == 0:
         return _rounded(tree, like, step)
     apart = [jax.tree.map(lambda x: x.reshape(step.size, -1, *x.shape[1:]), each) for each in (tree, like)]
@@ -111,7 +111,7 @@ def _rounded_by_run(tree, like, step):
 def init_state(
     trainable: Any, optimizer: optax.GradientTransformation, layout: Layout = ONE_DEVICE
 ) -> TrainState:
-    """A fresh state, placed as ``layout`` says; ``trainable``, placed already, has a leading agent axis."""
+    """A fresh state, sharded by ``layout``; ``trainable``, already sharded, has a leading agent axis."""
     opt_state = layout.init(jax.vmap(optimizer.init), trainable)
     return TrainState(layout.init(lambda: jnp.int32(0)), trainable, opt_state)
 
@@ -119,11 +119,11 @@ def init_state(
 def descend(optimizer, state: TrainState, grads, losses_N, rates: Rates | None = None):
     """The state after one optimizer step, the metrics ``loss`` and ``grad_norm`` (N,), and the updates.
 
-    If a loss or gradient norm is not finite, the state stays as it was, so that it can be saved: that of all
-    agents of the run. ``rates`` as in `train_step`.
+    If a loss or gradient norm is not finite, the state of all agents of the run stays as it was, so that it
+    can be saved. ``rates``: see `train_step`.
     """
     grads = dtypes.cast(grads, jnp.float32)
-    if rates is not None:  # another loss may reach parameters of an agent that does not learn
+    if rates is not None:  # another loss may have gradients for an agent that does not learn
         grads = _of_agents(rates.learns_N, grads, jax.tree.map(jnp.zeros_like, grads))
     updates, opt_state = jax.vmap(optimizer.update)(grads, state.opt_state, state.trainable)
     if rates is not None:
@@ -150,5 +150,5 @@ def _where_finite(finite_N, new: TrainState, old: TrainState) -> TrainState:
 
 
 def _of_agents(chosen_N, new, old):
-    """Leaves (N, ..) of ``new`` for the agents that are chosen, of ``old`` for the others."""
+    """Leaves (N, ..) of ``new`` for the chosen agents, of ``old`` for the others."""
     return jax.tree.map(lambda x, y: jnp.where(agent_axis.along(chosen_N, x), x, y), new, old)

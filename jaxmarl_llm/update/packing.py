@@ -1,9 +1,9 @@
-"""Completions laid side by side in rows for the update, without padding, equal ones stored once.
+"""Pack completions side by side in rows for the update, without padding, equal ones stored once.
 
 Most completions are shorter than the longest allowed, many in a group are equal, and groups with equal
 returns have no learning signal. The model reads only the rest: different completions of a prompt, one after
 the other in rows of one width, with no attention between them. Every completion of the batch keeps a slot, so
-that losses see all of them.
+that losses see all completions.
 """
 
 import math
@@ -19,7 +19,7 @@ from jaxmarl_llm.sampling.stems import Stems
 from jaxmarl_llm.update.batches import Batch, no_teacher
 from jaxmarl_llm.utils.errors import UserError
 
-ROW = 64  # a row has room for at least so many tokens
+ROW = 64  # minimum width of a row, in tokens
 
 
 @struct.dataclass
@@ -29,10 +29,10 @@ class Rows:
     Attributes:
       tokens_MW: completions one after the other.
       offsets_MW: the position of each token in its completion, -1 where there is no token.
-      prompt_M: index of the prompt, among those read together, of a row's completions.
+      prompt_M: index of the prompt of a row's completions, among the prompts read together.
       starts_MS, lengths_MS: first position and number of tokens of each slot's completion; 0 in empty slots.
-      given_MS: how many of its first tokens are not learned.
-      advantages_MS, logprobs_MSL: of each completion, as in `Batch`: the first (M, S, L) where tokens have their own.
+      given_MS: number of leading tokens of each completion that are not learned.
+      advantages_MS, logprobs_MSL: of each completion, as in `Batch`; (M, S, L) for advantages per token.
       teacher_ids_MWK, teacher_logprobs_MWK: of each token, as in `Batch`.
     """
 
@@ -51,9 +51,9 @@ class Rows:
     def empty(
         cls, rows: int, width: int, slots: int, length: int, by_token: bool = False, like_K=None
     ) -> "Rows":
-        """Arrays for ``rows`` rows, without completions; ``by_token``: with advantages of each token.
+        """Arrays for ``rows`` rows, without completions; ``by_token``: with an advantage per token.
 
-        ``like_K``: ids of a teacher, with K of them last; None: no teacher.
+        ``like_K``: a teacher's ids, with K as the last axis; None: no teacher.
         """
         ints_MS = np.zeros((rows, slots), np.int32)
         return cls(
@@ -73,14 +73,14 @@ class Rows:
 class Packed:
     """A `Batch` in the form that the update reads: X groups of prompts, with Z micro-batches of rows each.
 
-    The axis D divides both among devices: each of the D shards has prompts of its own, and their rows.
+    The axis D shards both over devices: each of the D shards has its own prompts and their rows.
 
     Attributes:
-      prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together, those with something to learn first.
+      prompts_XNDBP, prompt_lengths_XNDB: prompts that are read together; prompts to learn from come first.
       stems: of each group and shard, tokens (X, N, D, S, Q) and lengths (X, N, D, S); as in `Batch`.
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
-      lengths_NR: number of tokens to learn of every completion of the batch, in any order; the divisor of
-        the loss follows from them.
+      lengths_NR: number of tokens to learn in every completion of the batch, in any order; these give the
+        divisor of the loss.
       shared, agents, sampling: as in `Batch`.
     """
 
@@ -104,19 +104,19 @@ def pack(
     narrow: bool = False,
     shards: int = 1,
 ) -> Packed:
-    """Lay out the completions of a batch for the update. The shapes follow from those of the batch alone.
+    """Pack the completions of a batch for the update. The shapes depend only on those of the batch.
 
     Args:
       batch: arrays that the host can read.
       prompts_per_microbatch: prompts of a shard whose keys and values are held in memory together.
       tokens_per_microbatch: tokens of an agent's completions in a shard held in memory together; at least
         one row.
-      keep_zero_advantage: keep groups whose advantages are all 0. Otherwise an agent that has no other
-        keeps its first, so that there is something to diagnose.
+      keep_zero_advantage: keep groups whose advantages are all 0. If False, an agent that has only such
+        groups keeps its first one, for the diagnostics.
       padded: store every completion with its padding, also equal ones, and all rows of a prompt in one
         micro-batch.
-      narrow: rows have room for one completion, as there is one to each prompt.
-      shards: D. If they do not divide the prompts, some read a prompt again and learn nothing from it.
+      narrow: rows have room for one completion, for prompts with one completion each.
+      shards: D. If it does not divide the prompts, some shards repeat a prompt and learn nothing from it.
 
     Raises:
       ValueError: if ``prompts_per_microbatch`` does not divide the prompts.
@@ -152,7 +152,7 @@ def pack(
 
 
 def _prompts_of_a_stem(batch: Batch, per_group: int) -> int:
-    """How many adjacent prompts stay together, as they have a stem in common and are read together; 1 without stems."""
+    """How many adjacent prompts stay together because they share a stem; 1 without stems."""
     if batch.stems is None:
         return 1
     return math.gcd(per_group, batch.prompts_NBP.shape[1] // batch.stems.tokens_NSQ.shape[1])
@@ -168,10 +168,10 @@ def _stems_of(batch: Batch, prompts_XNDS) -> Stems | None:
 
 
 def _places(prompts: int, per_shard: int, shards: int, unit: int = 1) -> np.ndarray:
-    """Deal prompts, in the order of `_order`, to groups and shards, (X, D, B); ``prompts`` and more: none.
+    """Assign prompts, in the order of `_order`, to groups and shards, (X, D, B); >= ``prompts``: none.
 
-    Neighbours are in different shards, so that all shards have something to learn as long as possible; ``unit`` of
-    them stay together.
+    Neighbours go to different shards, so that all shards have prompts to learn from as long as possible;
+    ``unit`` adjacent prompts stay together.
     """
     units, steps = per_shard // unit, -(-prompts // (per_shard * shards))
     places_XDU = np.arange(steps * units * shards).reshape(steps, units, shards).swapaxes(1, 2)
@@ -195,7 +195,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(batch: Batch, prompts: int, tokens: int, padded: bool, narrow: bool) -> _Layout:
-    """Sizes that hold whatever ``prompts`` groups of completions need."""
+    """Sizes that are sufficient for any ``prompts`` groups of completions."""
     length, samples = batch.tokens_NRL.shape[2], batch.lengths_NR.shape[1] // batch.prompts_NBP.shape[1]
     per_row = 1 if narrow else -(-ROW // length)
     width = per_row * length
@@ -206,9 +206,9 @@ def _layout(batch: Batch, prompts: int, tokens: int, padded: bool, narrow: bool)
 
 
 def _order(batch: Batch, n: int, keep_zero_advantage: bool, unit: int) -> tuple[np.ndarray, np.ndarray]:
-    """Agent n's prompts (B,), those to learn from first, and whether each is one of those (B,).
+    """Agent n's prompts (B,), those to learn from first, and whether each is to be learned from (B,).
 
-    ``unit`` adjacent prompts stay together, first if any of them is to be learned from.
+    ``unit`` adjacent prompts stay together; they come first if any of them is to be learned from.
     """
     shape_BG = (batch.prompts_NBP.shape[1], -1)
     present_BG = batch.lengths_NR[n].reshape(shape_BG) > 0
@@ -223,7 +223,7 @@ def _order(batch: Batch, n: int, keep_zero_advantage: bool, unit: int) -> tuple[
 def _fill(batch: Batch, n: int, prompts, learned_B, layout: _Layout) -> Rows:
     """Agent n's answers to some prompts as rows (Z, M, ..), each completion in the first row with room.
 
-    Without those to prompts that are not to be learned from.
+    Answers to prompts that are not to be learned from are left out.
     """
     count = layout.microbatches * layout.rows
     sizes = count, layout.width, layout.slots, layout.length

@@ -29,17 +29,17 @@ def train_step(
     rates: Rates | None = None,
     reference: Any = None,
 ):
-    """Update every agent of the stack once, by the sum of the mean losses of all batches.
+    """Update every agent of the stack once, on the sum of the mean losses of all batches.
 
     Args:
       stack, config, optimizer: static.
       base: frozen variables of the stack.
       state: donated.
-      batches: from `LossConfig.pack`; one per turn of the rollout, or several of different agents.
-      more: the gradient of another loss of the same parameters, added to that of the batches and clipped
+      batches: from `LossConfig.pack`; one per turn of the rollout, or several for different agents.
+      more: gradient of another loss of the same parameters; it is added to that of the batches and clipped
         together with it. The metric ``loss`` does not include that loss.
-      rates: of agents that learn at different rates, or not at all; None: all learn alike.
-      reference: parameters of the reference policy where it is not the base (`Stack.bind_reference`).
+      rates: for agents with different learning rates, or that do not learn; None: all learn at the same rate.
+      reference: parameters of the reference policy if it is not the base (`Stack.bind_reference`).
 
     Returns:
       The new state and a dict of metrics, each of shape (N,).
@@ -51,7 +51,7 @@ def train_step(
     new, metrics, updates = descend(optimizer, state, grads, losses_N, rates)
     metrics |= seen.values()
     if config.custom is not None:
-        del metrics["clip_fraction"]  # a loss of the user may clip otherwise
+        del metrics["clip_fraction"]  # a user's loss may clip in another way
     if config.importance_bound:
         metrics["outside_bound"] = seen.outside_bound.mean()
     if config.given_texts:
@@ -63,7 +63,7 @@ def train_step(
 
 
 def _alike(batches: tuple[Packed, ...]) -> list[list[Packed]]:
-    """Batches in a row that have the same shapes, such as those of the later turns of conversations, together."""
+    """Group adjacent batches with the same shapes, such as those of later turns of conversations."""
     groups: list[list[Packed]] = []
     for batch in batches:
         if groups and _form(groups[-1][0]) == _form(batch):
@@ -74,13 +74,13 @@ def _alike(batches: tuple[Packed, ...]) -> list[list[Packed]]:
 
 
 def _form(batch: Packed):
-    """Everything about a batch that a program is compiled for."""
+    """All properties of a batch that its compiled program depends on."""
     leaves, tree = jax.tree.flatten(batch)
     return tree, [(x.shape, x.dtype) for x in leaves]
 
 
 def _of_alike(of_batch, batches: list[Packed]):
-    """Gradient, mean loss (N,), KL and diagnostics of batches of one form, compiled once however many there are."""
+    """Gradient, mean loss (N,), KL and diagnostics of batches of one form, compiled once for any number."""
     if len(batches) == 1:
         grads, (pg, kl, seen) = of_batch(batches[0])
         return grads, pg.mean(), kl, seen
@@ -96,7 +96,7 @@ def _of_alike(of_batch, batches: list[Packed]):
 
 
 def _gradients(stack, config: LossConfig, base, trainable, reference, batch: Packed):
-    """`gradients` for all agents of the stack, 0 for those that are not in the batch."""
+    """`gradients` for all agents of the stack, 0 for agents that are not in the batch."""
     config = config if batch.sampling is None else dataclasses.replace(config, sampling=batch.sampling)
     if batch.agents is None:
         return gradients(stack, config, base, trainable, batch, reference)

@@ -1,11 +1,11 @@
-"""Log-probabilities and entropies of tokens from features, without the logits of all of them at once.
+"""Log-probabilities and entropies of tokens from features, without all their logits at once.
 
 Logits are the largest arrays of an update (tokens x vocabulary). Here they exist for `CHUNK` tokens at a
-time: where the map to the vocabulary is frozen, only the gradient to the features of each chunk is kept;
-where it learns, the backward pass computes the chunk's logits again.
+time. If the map to the vocabulary is frozen, only each chunk's gradient with respect to the features is kept;
+if it learns, the backward pass computes the chunk's logits again.
 
-With top-k or top-p the support is needed here again, and not only the sampler's log-probabilities: they give the
-sum over the support, but the gradient is a mean over it, and after an update the policy has another one.
+With top-k or top-p the support must be computed again, as the sampler's log-probabilities are not enough:
+they give the sum over the support, but the gradient is a mean over it, and an update changes the support.
 """
 
 import functools
@@ -34,16 +34,16 @@ def token_scores(
 ) -> tuple[jax.Array, jax.Array]:
     """Log-probabilities (T,) and entropies (T,), in nats, of tokens under the sampling distribution.
 
-    With a teacher and the weight w the first are (1 - w) log-probability - w `losses.teacher_divergence` instead: what
-    descends - that, descends the mixture of the text's cross-entropy and the teacher's.
+    With a teacher and weight w the first are (1 - w) log-probability - w `losses.teacher_divergence` instead:
+    minimising their negative minimises the mixture of the text's and the teacher's cross-entropy.
 
     Args:
       policy, variables: one agent's; ``policy.logits`` maps features to the vocabulary.
       features_TD: the features that predict each token.
-      tokens_T: the tokens; those outside the vocabulary are read as the nearest inside.
+      tokens_T: the tokens; ids outside the vocabulary are clipped to the nearest valid id.
       sampling: temperature and truncation.
-      head_learns: whether gradients to ``variables`` are wanted; without, they are taken as 0.
-      entropy_learns: whether gradients of the entropies are wanted; without, they are taken as 0.
+      head_learns: whether gradients of ``variables`` are computed; else they are 0.
+      entropy_learns: whether gradients of the entropies are computed; else they are 0.
       teacher: ids (T, K) and log-probabilities (T, K) of a teacher's likeliest tokens; None: none.
       teacher_weight: w.
     """
@@ -60,7 +60,7 @@ def token_scores(
 
 
 def _chunks(teacher: tuple, size: int, pad: int) -> tuple:
-    """A teacher's arrays (T, K) in chunks (C, size, K); padding teaches nothing."""
+    """A teacher's arrays (T, K) in chunks (C, size, K); padding has no effect."""
     return tuple(
         jnp.pad(x_TK, ((0, pad), (0, 0)), constant_values=nothing).reshape(-1, size, x_TK.shape[-1])
         for x_TK, nothing in zip(teacher, (0, -jnp.inf), strict=True)
@@ -90,8 +90,8 @@ def _recomputed(policy, how, entropy_learns, variables, features_CTD, tokens_CT,
         return logprobs_T, entropy_T if entropy_learns else jax.lax.stop_gradient(entropy_T)
 
     def searched(chunk):
-        # The backward pass does not search again for the threshold of top-k and top-p, a number per token. The
-        # compiler makes one product of these logits and those of the forward pass.
+        # The backward pass need not search for the threshold of top-k and top-p again (a number per token).
+        # The compiler merges these logits and those of the forward pass into one product.
         features_TD, tokens_T, teacher = chunk
         fixed = jax.lax.stop_gradient((variables, features_TD))
         least_T1 = threshold(policy.apply(*fixed, method="logits"), sampling) if sampling.searches else None
@@ -107,7 +107,7 @@ def _frozen(policy, how, entropy_learns, variables, features_CTD, tokens_CT, tea
 
 
 def _frozen_forward(policy, how, entropy_learns, variables, features_CTD, tokens_CT, teacher_CTK):
-    # A token's scores depend on its own features alone, so ones pull back every token's gradient at once.
+    # A token's scores depend only on its own features, so a cotangent of ones gives all tokens' gradients.
     def one(chunk):
         features_TD, *rest = chunk
 
