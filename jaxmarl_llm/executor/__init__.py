@@ -9,7 +9,7 @@ candidate over a socket that carries data only. All of them end with the trainer
 
 The path of a program: `pool` (the public Executor) -> `serving` (client, supervisor, worker) ->
 `sandbox` (zygote and candidate, confined by `isolation`) and `judging` (tester), which talk over `channel`;
-`cpp` builds sources that are not Python. `levels` and `probing` find the isolation that works on this machine,
+`cpp` builds sources that are not Python. `levels` and `probing` find the isolation that this machine offers,
 `measuring` compares times, `health` collects counts.
 
 Level 1 guarantees: the trainer never runs candidate text; the tests are not in the candidate's process;

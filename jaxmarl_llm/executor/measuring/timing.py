@@ -28,8 +28,8 @@ Measures against cheating, and who must take them:
 - No process of a candidate may be alive while the baseline runs: it could slow it through shared caches.
   `drift` compares the baseline with its earlier self; a rise that comes with some programs is an alarm.
 
-Remaining loopholes: the median needs speed on only more than half of the inputs; a program may be fast only on
-the kinds and sizes that the generator makes; and the answers of a generator with few inputs fit in a table.
+Remaining loopholes: for the median, speed on just over half of the inputs is enough; a program may be fast
+only on the kinds and sizes that the generator makes; the answers to few possible inputs fit in a table.
 """
 
 from __future__ import annotations
