@@ -40,14 +40,14 @@ def check_loss(
 ) -> None:
     """Check a loss against the contract of `losses` on random arrays.
 
-    Arrays are made from the names of its arguments. The letters after the last ``_`` are the axes: ``_BL`` rows
+    Arrays are made from the names of its arguments. Letters after the last ``_`` are the axes: ``_BL`` rows
     of tokens, ``_B`` rows, ``_P`` pairs, ``_PT`` pairs of turns, ``_NP`` of N agents, ``_BLK`` K candidates.
     ``mask`` marks a mask (of all arrays, or ``winner_mask_PT`` of those that begin with ``winner``),
     ``turns`` integers below 2. One row is masked completely, so that it has no tokens.
 
-    Rules: it returns a `SumCount` of finite float32; masked values and additional masked tokens change neither
-    the sum, the count nor a gradient, and get no gradient; the order of rows does not matter; the losses of
-    two halves of the rows (micro-batches) add up to the loss of all rows, and without rows the loss is 0; the
+    Rules: it returns a `SumCount` of finite float32; masked values and additional masked tokens change no
+    sum, count or gradient, and get no gradient; the order of rows does not matter; the losses of two
+    halves of the rows (micro-batches) add up to the loss of all rows, and without rows the loss is 0; the
     count does not depend on values; `jax.jit` and `jax.vmap` change nothing; constants (`CONSTANT`) get no
     gradient, and the other gradients agree with finite differences. If it takes advantages, a descent step
     raises a token's probability more, the greater its advantage.
@@ -112,7 +112,7 @@ def _with_gradient(loss: Callable, floats: Sequence[str], arrays: Mapping[str, A
 
 
 def _mapped(loss: Callable, arrays: Arrays, variants: Mapping[str, Arrays], floats: Sequence[str]) -> dict:
-    """Results of `_with_gradient` for all variants, compiled once and mapped over them; and the directions."""
+    """`_with_gradient` of all variants, compiled once and mapped over them; and the directions."""
     inputs = {name: each for name, each in variants.items() if not name.startswith("along")}
     stacked = {name: np.stack([each[name] for each in inputs.values()]) for name in arrays}
     program = jax.jit(jax.vmap(functools.partial(_with_gradient, loss, floats)))

@@ -41,16 +41,16 @@ def check_protocol(
     follows or shows only things that exist already and are about the same item; all requests of a step have
     the same number of samples, and so have all requests to an agent in one turn; a node holds answers of one
     item and turn, the same number from each agent; every answer becomes part of a joint answer, remarks do
-    not, and every item is answered; a refused completion led to an answer or is part of one; it ends; it does
-    not change the episode; repeating an episode after another one gives the same result, so the protocol keeps
-    no state.
+    not, and every item is answered; everything refused led to an answer or is part of one; it ends; it does
+    not change the episode; repeating an episode after another one gives the same result, so the protocol
+    keeps no state.
 
     Args:
       protocol: one that is judged, as a training or an evaluation takes it.
       task: gives the items, the agents and the judge.
       items: number of the task's first items that an episode is about.
       joint_mode: how samples become joint answers, see `forest.joint_samples`.
-      conversations: number of final joint answers to each item (nothing follows them), as an evaluation needs;
+      conversations: number of joint answers to each item that nothing follows, as an evaluation needs them;
         None: any.
       texts: (request, number of texts by its agent so far) -> the next text; None: 'a0', 'a1', .. of 'a'.
       most_steps: number of steps after which it should have ended.

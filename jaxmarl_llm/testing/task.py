@@ -39,8 +39,8 @@ def check_task(
     one batch, in reverse order, and one by one. For a task with a ``world``, a few episodes of legal actions
     are also judged, step by step, twice.
 
-    Rules: names and task_ids are unique; prompts are chat messages to every agent and do not change; an answer
-    gets a `Judgement` with the parts that the task names and a finite total in its range, or None; the same
+    Rules: names and task_ids are unique; prompts are chat messages to every agent and do not change; each
+    answer gets a `Judgement` with the task's parts and a finite total in its range, or None; the same
     answer always gets the same scores; bad batches raise ValueError; no argument is changed; a worthless
     answer does not earn more than the reference; returns are on the 0..100 scale; every agent gets feedback;
     programs are judged one by one, and prompts show the given lesson, reflection or plan.

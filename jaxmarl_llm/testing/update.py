@@ -26,8 +26,8 @@ def check_update(credit: Credit, team: Team, temperature: float = 1.0) -> None:
         - sum over turns (1 / R) sum_r A_r sum_l log pi(token l of completion r)     R completions in the turn
 
     computed row by row, each padded to another width, so that prompts and padding have no influence; tokens
-    after the end of a completion change no bit of it; without advantages an agent's gradient is exactly 0, and
-    those of the others are unchanged.
+    after the end of a completion change no bit of it; without advantages an agent's gradient is exactly 0,
+    and those of the others are unchanged.
 
     Raises:
       AssertionError: with the rule that is broken, and the value.
