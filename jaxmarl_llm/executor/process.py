@@ -17,9 +17,7 @@ from . import frames, wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
 LONGEST_WAIT = 2e6  # seconds; poll() accepts no more
-ONE_THREAD = {
-    f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")
-}  # candidates may start none
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}  # candidates may start none
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 # The folder becomes a package without running __init__: the process loads nothing of the trainer's side.
 _BOOT = """
