@@ -74,7 +74,7 @@ def _leaves(tree) -> list[tuple[Any, Any]]:
 
 
 def renamed(saved: dict, agents: Sequence[str], names: Mapping[str, str], where: str) -> dict:
-    """A saved `describe_team`, keyed by ``agents``, their names here; ``names`` has the saved ones that differ.
+    """A saved `describe_team`, keyed by ``agents``; ``names``: the saved names of agents where they differ.
 
     UserError for an agent that is not saved; ``where`` names the place that should hold it.
     """

@@ -79,8 +79,8 @@ def restore_team(
 ) -> tuple[Team, dict]:
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
-    ``which`` applies only to a run: an exported team has one state. Adapters exported on another base model of
-    the same architecture are refused with ``same_base`` (always for a run); otherwise there is a warning.
+    ``which`` applies only to a run: an exported team has one state. Adapters exported on another base model
+    of the same architecture are refused with ``same_base`` (always for a run); otherwise there is a warning.
     ``names``: the names of ``agents`` in the folder, if they differ.
     """
     if not is_team(folder):

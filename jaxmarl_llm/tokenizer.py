@@ -80,10 +80,10 @@ class Tokenizer:
         return tuple((i + 1, after) for i, after in itertools.pairwise(ids) if after > i + 1)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, without beginning or ending token; without a template, as a continuation of a text.
+        """Ids of plain text, without beginning or ending token; without a template, as it continues another.
 
-        If the text contains a control token's text (`chat.controls`), it and all other special tokens in it are
-        encoded as letters: only the model ends a text.
+        If the text contains the text of a control token (`chat.controls`), this and all other special tokens
+        in it are encoded as letters: only the model ends a text.
         """
         text = files.safe_text(text)
         held = any(control in text for control in self._controls)
@@ -163,9 +163,9 @@ class Tokenizer:
           completion: ids of the answer, as drawn.
 
         Returns:
-          The prompt, the completion without the id that ended it, and ids of the text that `encode_chat` would add
-          after it, which begin with the template's own end of a message. None if these are not ids of the chat's
-          text: the template changes earlier text (`continuing.added_ids`), or special tokens were sampled.
+          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would add after
+          it, which begin with the template's own end of a message. None if these are not ids of the chat's text:
+          the template changes earlier text (`continuing.added_ids`), or special tokens were sampled.
         """
         drawn = [int(i) for i in completion]
         drawn = drawn[:-1] if drawn and drawn[-1] in self.eos_ids else drawn
