@@ -163,9 +163,9 @@ class Tokenizer:
           completion: ids of the answer, as drawn.
 
         Returns:
-          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would add after
-          it, which begin with the template's own end of a message. None if these are not ids of the chat's text:
-          the template changes earlier text (`continuing.added_ids`), or special tokens were sampled.
+          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would add
+          after it, which begin with the template's own end of a message. None if these are not ids of the
+          chat's text: the template changes earlier text (`continuing.added_ids`), or it holds special tokens.
         """
         drawn = [int(i) for i in completion]
         drawn = drawn[:-1] if drawn and drawn[-1] in self.eos_ids else drawn
