@@ -70,7 +70,7 @@ def scaled(lora: dict, scale: float) -> dict:
 def merge(params: dict, lora: dict, scale: float) -> dict:
     """Base variables with one agent's adapters (no agent axis) added in: W + scale * a b.
 
-    Of a quantised base W is what its values stand for.
+    For a quantised base, W is the dequantised kernel.
     """
     params = quantised.in_full(params)
     flat = dict(traverse_util.flatten_dict(params["params"]))

@@ -1,7 +1,7 @@
 """Texts of agents behind an endpoint as token ids: their UTF-8 bytes, and an id that ends a text.
 
-The tokens of such a model are not known here. Bytes carry its texts through the arrays of the rollout without
-loss; their length in the model's own tokens is in ``Turn.cost``.
+The tokens of such a model are unknown here. Bytes store its texts in the rollout's arrays without loss; the
+length in the model's own tokens is in ``Turn.cost``.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ END = 256
 
 @dataclasses.dataclass(frozen=True)
 class ByteTokenizer:
-    """The part of `tokenizer.Tokenizer` that agents without training need; ids 0 to 255 are the bytes."""
+    """The part of `tokenizer.Tokenizer` that untrained agents need; ids 0 to 255 are the bytes."""
 
     eos_ids: tuple[int, ...] = (END,)
     pad_id: int = END
@@ -33,7 +33,7 @@ class ByteTokenizer:
         return self.encode("\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids; ending ids are left out, and bytes that are no text are replaced."""
+        """Text of ids; ending ids are left out, and invalid bytes are replaced."""
         return bytes(i for i in map(int, ids) if i < END).decode("utf-8", "replace")
 
     def show(self, ids: Sequence[int]) -> str:

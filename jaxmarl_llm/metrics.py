@@ -27,7 +27,7 @@ class MetricsWriter:
       wandb: keyword arguments of `wandb.init`, e.g. `{"project": "teams"}`; None leaves W&B alone. A resumed
         run continues the same W&B run (its id is kept in `folder/wandb_id`).
       resume_step: the first step this writer will write. Rows from there on, left by a run that was killed
-        after its last checkpoint, are dropped, so that every step is there once. Needed where rows exist.
+        after its last checkpoint, are dropped, so that every step appears once. Required if rows exist.
 
     Raises:
       ValueError: rows exist and `resume_step` is not given, or `wandb` is not a mapping.

@@ -29,7 +29,7 @@ def joint_actions(
       forest: turns and judged joint answers.
       task: its ``agents`` are in the order of the joint answers, its items have a ``task_id``.
       tokenizers: by agent; a `tokenizer.Tokenizer` each, to show the prompts.
-      advantages: by turn id, as the update uses them; None in evaluation, whose batches are no step: then
+      advantages: by turn id, as the update uses them; None in evaluation, whose batches are not steps: then
         completions and problems are not numbered either.
       marginals_NJ: marginal of each agent's part in each joint answer (`marginals.marginals`), if known.
       with_tokens: keep token ids and log-probabilities too.
@@ -77,9 +77,9 @@ def joint_actions(
 
 
 def _remarks_alone(forest: Forest) -> list[Turn]:
-    """The remarks that stand in the record of the turn they are about: its agent wrote this one and no other.
+    """The remarks shown in the record of the turn they are about: the only remark of the turn's agent.
 
-    Those of a partner are in the records of the answers that have read them.
+    Remarks of a partner are in the records of the answers that have read them.
     """
     judged = {i for joint in forest.joints for i in joint.turns}
     later = (turn for turn in forest.turns if turn.parent in judged and turn.id not in judged)
@@ -89,7 +89,7 @@ def _remarks_alone(forest: Forest) -> list[Turn]:
 
 
 def _afterwards(forest: Forest, alone: Sequence[Turn]) -> dict[int | None, list[int]]:
-    """Remarks about an answer that no other answer has come of, by the joint answer; without those ``alone``."""
+    """Remarks that led to no other answer, by the joint answer they are about; without those ``alone``."""
     recorded = {i for joint in forest.joints for i in joint.turns} | {turn.id for turn in alone}
     read = {i for joint in forest.joints for i in joint.heard}
     remarks: dict[int | None, list[int]] = {}
@@ -117,7 +117,7 @@ def _agent_record(turn: Turn, prompt: str, advantage: float | None, with_tokens:
 
 
 def _tokens(turn: Turn) -> dict[str, tuple]:
-    """Token ids and log-probabilities; of these the shortest decimal that gives the float32 again."""
+    """Token ids and log-probabilities (as the shortest decimal that restores the float32)."""
     logprobs = tuple(float(str(x)) for x in np.asarray(turn.logprobs, np.float32))
     return {
         "prompt_ids": tuple(turn.prompt.tolist()),

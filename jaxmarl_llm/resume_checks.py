@@ -16,7 +16,7 @@ from jaxmarl_llm.utils.errors import UserError
 if TYPE_CHECKING:  # configs are compared by commands that do without JAX
     from jaxmarl_llm.team import Team
 
-# Free with long_prompts="error": no prompt was too long so far, or the run would have ended.
+# May change with long_prompts="error": no prompt was too long so far, or the run would have ended.
 LONG_PROMPTS = ("sampling.max_prompt_tokens", "sampling.long_prompts")
 # Fields, or groups of them, that a resumed run may change because they leave its results as they are.
 MAY_CHANGE = (
@@ -27,7 +27,7 @@ MAY_CHANGE = (
     # How the expert is called and what it may cost; its kind, model and max_tokens decide its answers.
     *(f"expert.{name}" for name in ("base_url", "key_variable", "timeout_seconds", "retries", "parallel")),
     *(f"expert.{name}" for name in ("requests_per_minute", "token_budget", "cache", "offline")),
-    # Which servers draw, and how they are called; whether servers draw decides the arithmetic.
+    # Which servers sample, and how they are called; whether servers sample decides the arithmetic.
     *(f"engine.{name}" for name in ("servers", "adapter_folder", "key_variable", "timeout_seconds")),
     *(f"engine.{name}" for name in ("retries", "parallel", "max_gap")),
     # Where the same tools are, and how they are reached; what agents read of them is among the run's inputs.
@@ -38,14 +38,14 @@ MAY_CHANGE = (
     "search.prices",  # the assumed prices of the same tokens
     "save",  # how often a checkpoint is written, see `check_same_run`, and how many are kept
 )
-# What a base is kept in: all numbers of the stored dtype are float32 numbers too.
+# The dtype of a base: all numbers of the stored dtype are float32 numbers too.
 EXACT = ("", "float32")
 # Fields that a run fills in when it begins, if it needs them; an empty one is compatible with any value.
 FILLED = ("model_options.date",)
 
 
 def describe_team(team: "Team") -> dict[str, dict]:
-    """JSON data that a checkpoint must agree on to fit, by agent: model, architecture, mode, adapters."""
+    """JSON data that must equal a checkpoint's, by agent: model, architecture, mode, adapters."""
     by_agent = {}
     for member in team.members:
         stack = member.stack
@@ -74,9 +74,9 @@ def _leaves(tree) -> list[tuple[Any, Any]]:
 
 
 def renamed(saved: dict, agents: Sequence[str], names: Mapping[str, str], where: str) -> dict:
-    """`describe_team` of what is saved, by the names of ``agents`` here; those are in ``names`` where they differ.
+    """A saved `describe_team`, keyed by ``agents``; ``names``: the saved names of agents where they differ.
 
-    UserError for an agent that is not saved; ``where`` is what is to hold it.
+    UserError for an agent that is not saved; ``where`` names the place that should hold it.
     """
     if not names:
         return saved
@@ -124,9 +124,9 @@ def _completed(fields: dict) -> dict:
 def check_same_run(saved: dict, config: dict, folder: object = "") -> None:
     """Compare the configuration of a saved run with the one to continue it with; both nested dicts.
 
-    ``saved`` may be of an earlier version, see `jaxmarl_llm.config.saved`. Fields in `MAY_CHANGE` are free,
-    and so are those in `FILLED` where one side is empty. Raises ValueError listing every other difference; with the
-    ``folder`` of the run it says how that goes on.
+    ``saved`` may be of an earlier version, see `jaxmarl_llm.config.saved`. Fields in `MAY_CHANGE` may differ,
+    and those in `FILLED` if one side is empty. Raises ValueError listing every other difference; given the
+    ``folder`` of the run, it also says how to continue that run.
     """
     raw, config = json.loads(json.dumps(saved)), json.loads(json.dumps(config))
     saved = json.loads(json.dumps(saved_config.upgraded(raw)))

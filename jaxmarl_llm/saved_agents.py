@@ -1,8 +1,8 @@
-"""The agents that a folder holds: those of a run's checkpoints, or those of a team that `experiments.export` wrote.
+"""The agents saved in a folder: in a run's checkpoints, or in a team that `experiments.export` wrote.
 
-An exported team is a folder with ``team.json`` (`TEAM_FILE`), which has the config and says for each agent that
-learned where its weights are: ``adapter``, a PEFT folder, or ``merged``, a model's. It is read wherever a run
-folder is, so that a command plays it as it plays a run.
+An exported team is a folder with ``team.json`` (`TEAM_FILE`), which has the config and, for each agent that
+learned, the place of its weights: ``adapter``, a PEFT folder, or ``merged``, a model folder. Commands accept
+it wherever they accept a run folder.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ def is_team(folder) -> bool:
 
 
 def folder_and_agent(text: str) -> tuple[str, str]:
-    """Both parts of ``<folder>:<agent>``, of a folder that is there; the text and '' where it names no agent.
+    """Both parts of ``<folder>:<agent>`` for an existing folder; the text and '' if it names no agent.
 
     The folder is a run's, an exported team or a PEFT folder, and may have ':' in its own path.
     """
@@ -79,9 +79,9 @@ def restore_team(
 ) -> tuple[Team, dict]:
     """The team with the agents that a run or an exported team holds, see `checkpoint.restore_team`.
 
-    ``which`` is of a run: an exported team has one state. Adapters that were exported on another base model of
-    the same architecture are refused with ``same_base``, as those of a run always are; else a warning says so.
-    ``names``: the names of ``agents`` in the folder, where they differ.
+    ``which`` applies only to a run: an exported team has one state. Adapters exported on another base model
+    of the same architecture are refused with ``same_base`` (always for a run); otherwise there is a warning.
+    ``names``: the names of ``agents`` in the folder, if they differ.
     """
     if not is_team(folder):
         return checkpoint.restore_team(_checkpoints(folder), which, team, agents, names)

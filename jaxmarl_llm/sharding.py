@@ -59,7 +59,7 @@ def make_mesh(
 class Layout:
     """The placement of one stack's arrays on a mesh; static, hashable. Without a mesh it changes nothing.
 
-    An axis of an array that does not divide by the devices that are to cut it stays whole on each of them.
+    An array axis whose size is not divisible by the number of its devices stays whole on each of them.
 
     Attributes:
       mesh: from `make_mesh`, or None: one device.
@@ -124,8 +124,8 @@ class Layout:
         return jax.tree_util.tree_map_with_path(one, tree)
 
     def place(self, tree, copies: int = 0):
-        """Parameters on the host, or in files (`weights.stored`), as arrays on the mesh, of which each device gets its
-        part: what no device of this process needs is not read.
+        """Place parameters from the host or from files (`weights.stored`) on the mesh; each device gets its
+        part. Parts that no device of this process needs are not read.
 
         With ``copies`` every leaf gets an agent axis of that length in front, all agents alike.
         """

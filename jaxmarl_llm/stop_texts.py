@@ -1,7 +1,7 @@
 """Texts that end a completion, whatever its tokens are: an automaton over the bytes of the tokens.
 
-Its state is the number of bytes at the beginning of the text with which all that is drawn so far ends (Knuth, Morris
-and Pratt 1977). Tokens that lead from every state to the same one are of one kind, so that the table is small.
+Its state is the length in bytes of the longest prefix of the text that the sampled bytes end with (Knuth,
+Morris and Pratt 1977). Tokens with the same transitions from all states are one kind, so the table is small.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StopText:
-    """A stop text for one vocabulary of V ids. Hashable; equal where the text and the bytes of the ids are.
+    """A stop text for one vocabulary of V ids. Hashable; equal if the text and the bytes of the ids are.
 
     Attributes:
       text: of S bytes.

@@ -13,9 +13,9 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def of_ids(hf: "PreTrainedTokenizerFast", behind: list[int]) -> list[bytes]:
-    """The bytes of every id up to the largest; b"" of special tokens, which no text shows, and of ids without a token.
+    """The bytes of every id up to the largest; b"" for special tokens and for ids without a token.
 
-    ``behind``: ids of a word; tokens are read behind it, since SentencePiece drops a space in front of a text.
+    ``behind``: ids of a word; tokens are decoded after it, since SentencePiece drops a space before a text.
     """
     added, over_bytes, single_bytes = hf.added_tokens_decoder, has(hf, OVER_BYTES), has(hf, SINGLE_BYTES)
     size = max(hf.get_vocab().values()) + 1

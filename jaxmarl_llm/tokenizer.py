@@ -80,10 +80,10 @@ class Tokenizer:
         return tuple((i + 1, after) for i, after in itertools.pairwise(ids) if after > i + 1)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, without any beginning or ending token; without a template, as it continues another.
+        """Ids of plain text, without beginning or ending token; without a template, as it continues another.
 
-        Where the text holds the letters of a control token (`chat.controls`), they and those of all other special
-        tokens stay letters: only the model ends a text.
+        If the text contains the text of a control token (`chat.controls`), this and all other special tokens
+        in it are encoded as letters: only the model ends a text.
         """
         text = files.safe_text(text)
         held = any(control in text for control in self._controls)
@@ -105,7 +105,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _line_break(self) -> list[int]:
-        """Ids of a line break, behind which answers are read and written where they continue a text; else none.
+        """Ids of the line break after which answers are read and written if they continue a text; else none.
 
         SentencePiece (Llama 2, CodeLlama) puts a space in front of a text and drops one in front of what it
         decodes: the first line of an answer without a template would lose a space of its indentation.
@@ -154,7 +154,7 @@ class Tokenizer:
         prompt: Sequence[int],
         completion: Sequence[int],
     ) -> list[int] | None:
-        """Ids of a chat that goes on after an answer of the model, beginning with those that it has read and drawn.
+        """Ids of a chat that continues after the model's answer; they begin with the ids it read and sampled.
 
         Args:
           messages: the chat.
@@ -163,9 +163,9 @@ class Tokenizer:
           completion: ids of the answer, as drawn.
 
         Returns:
-          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would write behind it,
-          which begin with the template's own end of a message. None where these are not ids of the chat's text: the
-          template changes what was written before (`continuing.added_ids`), or special tokens were drawn.
+          The prompt, the completion without the id that ended it, and ids of what `encode_chat` would add
+          after it, which begin with the template's own end of a message. None if these are not ids of the
+          chat's text: the template changes earlier text (`continuing.added_ids`), or it holds special tokens.
         """
         drawn = [int(i) for i in completion]
         drawn = drawn[:-1] if drawn and drawn[-1] in self.eos_ids else drawn
@@ -197,7 +197,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _renderer(self) -> "PreTrainedTokenizerFast":
-        """What applies the template: one that writes the date writes that of the first prompt from then on."""
+        """The tokenizer that applies the template; a date that it writes is fixed at the first prompt."""
         hf = copy.copy(self.hf)
         try:
             if self.template is not None and chat_template.writes_date(self.template):
@@ -223,8 +223,8 @@ class Tokenizer:
     def stop_texts(self, texts: Sequence[str]) -> tuple[StopText, ...]:
         """Texts that end a completion with the first token with which it holds one, whatever the tokens are.
 
-        A special token, which no text shows, ends one where a text is in its name. UserError for a text that no
-        tokens make.
+        A special token, which no text shows, ends a completion if its name contains the text. UserError for a
+        text that no tokens make.
         """
         names = {i: name for name, i in self.hf.get_vocab().items() if not self._parts[i]}
         return tuple(

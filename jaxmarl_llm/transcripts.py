@@ -31,8 +31,8 @@ class AgentRecord:
     rounds of programs its lesson (LessonL) or reflection (Reflexion) about this program, or the plan of its
     next one (MapCoder).
 
-    prefix is the text that the completion goes on from, the end of the prompt (`Turn.prefix`; '' in transcripts of
-    earlier versions).
+    prefix is the text that the completion continues, the end of the prompt (`Turn.prefix`; '' in transcripts
+    of earlier versions).
 
     prompt_ids and completion_ids are the token ids, and logprobs the log-probabilities in nats of the
     completion's tokens when they were sampled; None without `log.transcript_tokens`.
@@ -71,9 +71,9 @@ class JointAction:
     item's index among those of the step (None as for ``id``). heard are the completions, each with its
     agent's name, that led to this answer without being part of it: the first answers of a discussion, and in
     rounds of programs the plan (MapCoder), lessons (LessonL) or reflections (Reflexion) that came before it,
-    which are remarks of earlier answers too; and what was written about it and is read by nobody (the instructions of
-    shortcuts, experience). done: an episode ended with it (worlds). Numbers that are not
-    finite are stored as null.
+    which are also remarks of earlier answers; and texts about it that no agent reads (the instructions of
+    shortcuts, experience). done: an episode ended with it (worlds). Numbers that are not finite are stored
+    as null.
     """
 
     step: int
@@ -92,7 +92,7 @@ class JointAction:
 
     @property
     def outcome(self) -> str:
-        """The reward for people, and the verdict where there is one: "reward 1.20, pass"."""
+        """The reward as text, with the verdict if there is one: "reward 1.20, pass"."""
         total = "none" if self.total is None else f"{self.total:.2f}"
         return f"reward {total}, {self.verdict}" if self.verdict else f"reward {total}"
 

@@ -1,7 +1,7 @@
-"""Chats that go on after an answer of the model: the ids of what is written behind it.
+"""Chats that continue after an answer of the model: the ids of the text that is added after it.
 
-A text has many tokenisations, and a model often draws another one than its tokenizer would choose. A chat whose
-earlier part is encoded anew then begins with ids that the model has neither read nor drawn.
+A text has many tokenisations, and a model often samples another one than its tokenizer would choose. If the
+earlier part of a chat is encoded again, it can begin with ids that the model has neither read nor sampled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ def added_ids(
     render: Render,
     ids_of: Callable[[str], list[int]],
 ) -> list[int] | None:
-    """Ids of what a chat adds behind one of its answers: the end of that message, and the messages after it.
+    """Ids that a chat adds after one of its answers: the end of that message, and the messages after it.
 
     Args:
       messages: the chat.
@@ -29,8 +29,8 @@ def added_ids(
       ids_of: ids of a text, with control tokens as such.
 
     Returns:
-      The ids; None where the prompt of the chat is not `added_text` behind that prompt and the answer, or where the
-      tokenizer puts something in front of a text, such as a space, that is not there behind another one.
+      The ids. None if the chat's prompt is not that prompt, the answer and then `added_text`, or if the
+      tokenizer adds something (such as a space) before a text that it does not add within a text.
     """
     held = controls_lib.held(messages, controls)
     text = added_text(controls_lib.marked(messages, controls) if held else messages, answer, render)
@@ -40,9 +40,9 @@ def added_ids(
 
 
 def added_text(messages: Messages, answer: int, render: Render) -> str | None:
-    """What the prompt of a chat adds to the prompt before one of its answers and that answer.
+    """The part of a chat's prompt after the prompt before one of its answers and that answer.
 
-    None where it does not begin with these: a template may leave out thoughts, or spaces around an answer.
+    None if it does not begin with these: a template may leave out thoughts, or spaces around an answer.
     """
     start, whole = render(messages[:answer]) + messages[answer]["content"], render(messages)
     return whole[len(start) :] if whole.startswith(start) else None

@@ -1,8 +1,8 @@
-"""Keep the control tokens of a chat template out of what the messages say.
+"""Keep the control tokens of a chat template out of the content of messages.
 
-A template marks roles and the ends of messages with tokens such as ``<|im_end|>``. A message that holds those letters
-(a problem about tokenizers, the answer of another agent) would end in the middle, and could begin a message of
-another role. Here they are read as the letters that they are.
+A template marks roles and the ends of messages with tokens such as ``<|im_end|>``. A message that contains
+this text (a problem about tokenizers, another agent's answer) would end in the middle, and could start a
+message of another role. Here such text is encoded as ordinary characters ("letters").
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_FIRST_MARK = 0xE000  # Unicode's private use, which texts do not have
+_FIRST_MARK = 0xE000  # Unicode's private use area, which texts do not use
 
 
 def letters(hf: "PreTrainedTokenizerFast", prompt: str, eos_ids: Sequence[int]) -> dict[str, list[int]]:
-    """The ids of the letters of every special token that occurs in a prompt or ends a text, the longest first."""
+    """The letters' ids for every special token that occurs in a prompt or ends a text, the longest first."""
     added = hf.added_tokens_decoder.values()
     special = {*hf.all_special_tokens, *(token.content for token in added if token.special)}
     ends = hf.convert_ids_to_tokens(list(eos_ids))
@@ -34,7 +34,7 @@ def encode(
     render: Callable[[Sequence[Mapping[str, str]]], str],
     ids_of: Callable[[str], list[int]],
 ) -> list[int]:
-    """Token ids of a chat, with the letters of control tokens where its messages hold these.
+    """Token ids of a chat; control tokens in its messages are encoded as letters.
 
     Args:
       messages: the chat.

@@ -1,4 +1,4 @@
-"""Chats as text or ids: what a tokenizer's chat template makes of them, and what is written without one."""
+"""Chats as text or ids: rendered by a tokenizer's chat template, or as plain text without one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ _PROBE = "qzxj"
 
 
 def applied(hf, messages: Sequence[Mapping[str, str]], **options):
-    """What the chat template makes of a chat; ValueError with its reason if it refuses the chat."""
+    """Apply the chat template to a chat; ValueError with its reason if it refuses the chat."""
     try:
         return hf.apply_chat_template(list(messages), **options)
     except (jinja2.TemplateError, TypeError) as error:
@@ -29,9 +29,9 @@ def rendered(hf, template: str, messages: Sequence[Mapping[str, str]]) -> str:
 def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
     """A chat as text without markup: the messages' contents with a blank line between them.
 
-    The answer begins right behind the text. Where the chat holds answers already (worked examples, earlier
-    turns) the text ends with a blank line too, so that the next answer begins as those do; otherwise nothing
-    is added behind the last message, as in CoMLRL.
+    The answer begins directly after the text. If the chat already has answers (worked examples, earlier
+    turns), the text also ends with a blank line, so that the next answer begins as those do; otherwise
+    nothing is added after the last message, as in CoMLRL.
     """
     text = "\n\n".join(message["content"] for message in messages)
     return text + "\n\n" if any(message.get("role") == "assistant" for message in messages) else text

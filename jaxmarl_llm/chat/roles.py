@@ -1,8 +1,8 @@
-"""Let a chat template accept the roles of our chats: a system message, and messages of one role in a row.
+"""Let a chat template accept the roles of our chats: a system message, and consecutive messages of one role.
 
-Some templates raise an error at a system message (Gemma 2, Mistral 0.1) or drop it, and some want the user and
-the assistant in turn. As other libraries do, the system message is then put in front of the user's next message
-and messages of one role in a row become one, with a blank line between them. This is written in front of the
+Some templates raise an error at a system message (Gemma 2, Mistral 0.1) or drop it, and some require user and
+assistant to alternate. Then, as in other libraries, the system message is put before the next user message,
+and consecutive messages of one role are joined with a blank line. The code for this is added before the
 template's text, so that every renderer makes the same prompt.
 """
 
@@ -15,7 +15,7 @@ Render = Callable[
 ]  # a template and a chat to a prompt; ValueError if it refuses
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 _OWN_ROLE, _AS_USER = "joined_turn.role", "('user' if joined_turn.role == 'system' else joined_turn.role)"
-# One line: a line break behind a block is dropped by transformers, and what follows begins a line of its own.
+# One line: transformers drops a line break after a block, and the rest begins on a new line.
 _JOIN = (
     "{%% set joined_chat = namespace(turns=[]) %%}"
     "{%% for joined_turn in messages %%}{%% set joined_role = %s %%}"
@@ -32,8 +32,8 @@ _FOLDED, _TAKES_TURNS = _JOIN % _AS_USER, _JOIN % _OWN_ROLE
 def accepting(template: str, render: Render) -> str:
     """The template, with lines in front of it that change the chat's roles where it needs them.
 
-    Nothing is changed for a template that accepts all roles, that has such lines already, or that accepts not
-    even a single message of the user.
+    Nothing is changed for a template that accepts all roles, that already has such lines, or that does not
+    even accept a single user message.
     """
     if not _keeps(template, render, USER):
         return template

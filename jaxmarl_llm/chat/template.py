@@ -2,8 +2,8 @@
 
 A chat template is a Jinja text, rendered by transformers with keyword arguments, such as Qwen3's
 ``enable_thinking``. Arguments that a template does not read are ignored silently, and some templates write
-the date of the day on which they are rendered (Llama 3.2: ``strftime_now``). Here arguments and date become
-assignments in front of the template's text; a folder that the tokenizer is saved to keeps them.
+the current date (Llama 3.2: ``strftime_now``). Here arguments and date become assignments before the
+template's text; they are saved with the tokenizer.
 
 All functions take the text of a template, and raise ValueError for one that Jinja cannot read.
 """
@@ -30,7 +30,7 @@ _ENVIRONMENT = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
 
 
 def variables(template: str) -> frozenset[str]:
-    """Names that a template reads and that are no functions of Jinja's own."""
+    """Names that a template reads, without Jinja's own functions."""
     return frozenset(meta.find_undeclared_variables(_parse(template)))
 
 
@@ -77,7 +77,7 @@ def with_date(template: str, date: datetime.date) -> str:
 
 def _default(name: str) -> str:
     """The beginning of the line that gives a name a default value."""
-    # A line break after a block is dropped by transformers, and what follows begins a line of its own.
+    # transformers drops a line break after a block, and the rest begins on a new line.
     return f"{{% if {name} is not defined %}}{{% set {name} = "
 
 
@@ -102,7 +102,7 @@ def _formats(tree: nodes.Template) -> list[str]:
                 "there, so its date cannot be fixed"
             )
         formats.append(arguments[0].value)
-    # Under another name it could be called with any format.
+    # If it had another name, it could be called with any format.
     plain = {id(c.node) for c in calls} | {id(c.node) for c in tree.find_all((nodes.Test, nodes.Not))}
     plain |= {id(c.test) for c in tree.find_all((nodes.If, nodes.CondExpr))}
     for name in tree.find_all(nodes.Name):

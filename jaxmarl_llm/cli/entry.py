@@ -57,10 +57,10 @@ def define_config(
 class _WithAgents(flags.ArgumentParser):
     """Loads ``--config`` as ``inner`` does, with the fields of ``team.agent`` that other flags name.
 
-    The config.json of a run is a config, too, also one of an earlier version, and so is what the team.json of an
-    exported team holds (`jaxmarl_llm.config.saved`).
+    It also accepts the config.json of a run, even of an earlier version, and the config in the team.json of
+    an exported team (`jaxmarl_llm.config.saved`).
 
-    Agents' names are no fields beforehand, and ml_collections refuses a flag of a field that is not there.
+    Agents' names are not fields in advance, and ml_collections refuses a flag for a missing field.
     """
 
     def __init__(self, inner: flags.ArgumentParser):
@@ -87,7 +87,7 @@ def _config_fields(argv: Sequence[str]) -> list[str]:
 
 
 def numbers(name: str, texts: Sequence[str]) -> tuple[float, ...]:
-    """The numbers that a flag lists; UserError for a text that is none, and for one that is not finite."""
+    """The numbers that a flag lists; UserError for a text that is not a finite number."""
     try:
         values = tuple(map(float, texts))
     except ValueError:
@@ -100,7 +100,7 @@ def numbers(name: str, texts: Sequence[str]) -> tuple[float, ...]:
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:
-    """UsageError for what is left of a command line after its flags."""
+    """UsageError if a command line has arguments besides its flags."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}")
 
@@ -108,8 +108,8 @@ def refuse_arguments(argv: Sequence[str]) -> None:
 def run(main: Callable) -> None:
     """`absl.app.run(main)` with `plainly` and `parse`; call it from a module's ``__main__`` block.
 
-    Memory that is freed stays with the process (see `host_memory`), what it compiles is kept for the next
-    one (see `compiled_programs`), and it prints whatever the encoding (see `console.print_any_text`).
+    The process keeps freed memory (see `host_memory`), compiled programs are kept for the next process (see
+    `compiled_programs`), and any text can be printed (see `console.print_any_text`).
     """
     host_memory.keep()
     compiled_programs.keep()
@@ -123,7 +123,7 @@ def run_script(main: Callable[[], Any]) -> NoReturn:
 
 
 def _without_exit(main: Callable) -> Callable:
-    """``main``, which does not call sys.exit: where a function of the user's does, the command has failed."""
+    """``main``, which does not call sys.exit: if a user's function does, the command has failed."""
 
     def wrapped(argv):
         try:
@@ -138,8 +138,8 @@ def _without_exit(main: Callable) -> Callable:
 def plainly(main: Callable, leave: bool = False) -> Callable:
     """``main`` with its `EXPECTED` errors printed as ``error: <sentence>`` on stderr, and exit code 1.
 
-    SIGTERM, Ctrl-C and SIGHUP end it within seconds, where it does not handle them itself; with ``leave`` the process
-    ends with it.
+    SIGTERM, Ctrl-C and SIGHUP end it within seconds, unless it handles them itself; with ``leave`` the
+    process ends with it.
     """
 
     def wrapped(argv):
@@ -164,7 +164,7 @@ def plainly(main: Callable, leave: bool = False) -> Callable:
 
 
 def _leave() -> NoReturn:
-    """End the process here: JAX may still compile in threads of its own, which crash while Python goes down."""
+    """End the process here: JAX's compiling threads would crash while Python shuts down."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # a terminal that is closed, or a stream
             stream.flush()
@@ -200,7 +200,7 @@ def parse(argv: list[str]) -> list[str]:
 
 
 def _not_finite() -> str:
-    """An error message about a flag that is nan or inf, which bounds of flags let through; fields are validated."""
+    """An error message about a flag that is nan or inf, which flags' bounds accept; fields are validated."""
     for name, value in flags.FLAGS.flag_values_dict().items():
         if type(value) is float and not math.isfinite(value) and not name.startswith("config."):
             return f"--{name}={value}: allowed are finite numbers"
@@ -208,7 +208,7 @@ def _not_finite() -> str:
 
 
 def _with_own_config(flag: str) -> str:
-    """A flag ``--config=configs/<name>.py``, with the project's own file where there is none of that path."""
+    """A flag ``--config=configs/<name>.py``, with the project's own file if that path does not exist."""
     match = re.fullmatch(r"(--?config=)([^:]*)(.*)", flag, re.DOTALL)
     return f"{match[1]}{find(match[2])}{match[3]}" if match else flag
 
@@ -244,7 +244,7 @@ def _wrong_file(argv: Sequence[str]) -> str:
 
 
 def _wrong_field(argv: Sequence[str]) -> str:
-    """A sentence about the first ``--config.<name>`` that is no field or section, or no agent's; empty if all are."""
+    """A sentence about the first ``--config.<name>`` without a field, section or agent; empty if none."""
     for path in _config_fields(argv):
         known = _known_fields(path)
         if path not in known and not any(name.startswith(f"{path}.") for name in known):
@@ -268,7 +268,7 @@ def _in_get_config(error: BaseException) -> bool:
 
 
 def _raised_by_config_file(error: BaseException) -> bool:
-    """Whether it is a ValueError of a config file itself, not of a library that the file has called."""
+    """Whether it is a ValueError raised by a config file itself, not by a library that it called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return isinstance(error, ValueError) and frame.f_globals.get("__name__") == CONFIG_FILE
 

@@ -1,4 +1,4 @@
-"""Runs as processes of their own, one or several at a time, that all stop with the one that started them."""
+"""Runs as separate processes, one or several at a time; all stop with the process that started them."""
 
 import collections
 import dataclasses
@@ -75,19 +75,19 @@ def run_all(
     tell: Callable[[str], None] = print,
     progress: Callable[[int], None] = lambda ended: None,
 ) -> dict[pathlib.Path, Outcome]:
-    """Run commands, in order, as many at a time as there are places.
+    """Run commands in order, as many at a time as there are places.
 
-    The first SIGTERM or Ctrl-C is handed on, once, to the running jobs, which save and stop; no other begins.
-    A second one interrupts them. A job whose log another process holds open for a run is left to that one.
+    The first SIGTERM or Ctrl-C is passed once to the running jobs, which save and stop; no other job starts.
+    A second one interrupts them. A job whose log is locked by another process is left to that process.
 
     Args:
       jobs: the runs; one that fails does not keep the others from running.
       places: environment variables of each place for the commands that run there, such as a device to use.
       tell: prints a line.
-      progress: is called with the number of jobs that have ended, after each.
+      progress: called after each job with the number of finished jobs.
 
     Returns:
-      Outcomes by folder, of the jobs that were begun here or run in another process.
+      Outcomes by folder, of the jobs that were started here or run in another process.
     """
     waiting, free = collections.deque(enumerate(jobs, 1)), list(reversed(places))
     running: list[_Attempt] = []
@@ -139,7 +139,7 @@ def _begin(job: Job, place: Mapping[str, str]) -> _Attempt | None:
             return None
         log.write(f"$ {shlex.join(job.command)}\n".encode())
         log.flush()
-        start = log.tell()  # later on it is the new process that moves it
+        start = log.tell()  # later the new process moves it
         # A session of its own: the terminal sends Ctrl-C to this process only, which hands it on.
         process = subprocess.Popen(
             job.command,

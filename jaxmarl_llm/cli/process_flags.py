@@ -26,8 +26,8 @@ def define_flags() -> None:
 def joined() -> Iterator[None]:
     """Join the other processes, if the flags name any.
 
-    An error then ends this process at once, after it is printed: an orderly exit would wait for the others,
-    and they for this process. They end when they notice, within `distributed.HEARTBEAT_SECONDS`.
+    An error is printed and then ends this process at once: an orderly exit would wait for the others, and
+    they for this process. The others notice and end within `distributed.HEARTBEAT_SECONDS`.
     """
     args = flags.FLAGS
     if not args.coordinator:
@@ -50,9 +50,9 @@ def joined() -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched(folder) -> Iterator[None]:
-    """Let the processes of a run watch each other; one that fails or falls silent is named on standard error.
+    """Let the processes of a run watch each other; one that fails or stops responding is named on stderr.
 
-    ``folder``: of the run, which all see. With one process nothing happens.
+    ``folder``: of the run, visible to all. With one process nothing happens.
     """
     if not distributed.is_distributed():
         yield

@@ -7,18 +7,18 @@ Processes: the trainer starts a supervisor, which keeps the queue and starts a z
 The zygote forks one process per program for the candidate text; the tester holds the tests and calls the
 candidate over a socket that carries data only. All of them end with the trainer.
 
-A program's way through the files: `pool` (the public Executor) -> `serving` (client, supervisor, worker) ->
-`sandbox` (zygote and candidate, kept in by `isolation`) and `judging` (tester), which talk over `channel`;
-`cpp` builds sources that are not Python. `levels` and `probing` say beforehand what holds on this machine,
-`measuring` compares times, `health` counts what happened.
+The path of a program: `pool` (the public Executor) -> `serving` (client, supervisor, worker) ->
+`sandbox` (zygote and candidate, confined by `isolation`) and `judging` (tester), which talk over `channel`;
+`cpp` builds sources that are not Python. `levels` and `probing` find the isolation that this machine offers,
+`measuring` compares times, `health` collects counts.
 
-Level 1 promises: the trainer never runs candidate text; the tests are not in the candidate's process; neither
-its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. It does not
-promise: nothing stops a candidate from reading files, using the network or signalling this user's processes.
-Level 2 adds a filter of system calls (`seccomp`) and of files (`landlock`): only the standard library can be
-read, and there is no network, no other process, no signal. Level 3 puts the zygote into namespaces besides
-(`namespaces`, `rootfs`): other files, processes and networks do not exist there. The strongest level that the
-machine offers is used unless one is named; levels 2 and 3 need Linux on x86_64 or aarch64.
+Level 1 guarantees: the trainer never runs candidate text; the tests are not in the candidate's process;
+neither its answers nor its exit can forge a verdict; its CPU time, memory and file sizes are bounded. But at
+level 1 a candidate can read files, use the network and send signals to this user's processes.
+Level 2 adds a filter of system calls (`seccomp`) and of files (`landlock`): a candidate can read only the
+standard library, and cannot use the network, start processes or send signals. Level 3 also puts the zygote
+into namespaces (`namespaces`, `rootfs`): other files, processes and networks do not exist there. The default
+is the strongest level that the machine offers; levels 2 and 3 need Linux on x86_64 or aarch64.
 """
 
 from .levels import ExecutorRefused, available_level

@@ -3,15 +3,15 @@
     python -m jaxmarl_llm.executor programs.jsonl > reports.jsonl
     python -m jaxmarl_llm.executor --level-here --table
 
-A line holds the fields of `Program`: sources {agent: text}, entry_point, tests, and prelude if there is one;
-"id" is copied to the report. Where the tests fail by themselves, or define no check(candidate), the line is
-{"id": ..., "error": ...}. What was run and how it went is summed up on stderr.
+A line holds the fields of `Program`: sources {agent: text}, entry_point, tests, and optionally prelude;
+"id" is copied to the report. If the tests themselves are broken, or define no check(candidate), the line is
+{"id": ..., "error": ...}. A summary of the run is printed on stderr.
 
-Isolation levels: 1 is a process of its own with limits, 2 adds filters of files and system calls, 3 adds
-namespaces. The strongest that this machine offers is used. Where that is below --min-level nothing runs: a
+Isolation levels: 1 is a separate process with limits, 2 adds filters of files and system calls, 3 adds
+namespaces. The strongest level that this machine offers is used. If it is below --min-level nothing runs: a
 message says why, what to do, and what a hostile program could do here.
 
-Exit status: 0, or 2 where the input (a line of it, too) or the machine will not do.
+Exit status: 0, or 2 if the input (even one line of it) or the machine cannot be used.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read(lines) -> list[tuple[object, Program]]:
 
 
 def run(programs, executor: Executor, out) -> collections.Counter:
-    """Write a report per program, or what is wrong with its tests; how often each verdict was given."""
+    """Write a report per program, or the error in its tests; return the count of each verdict."""
     verdicts = collections.Counter()
     for start in range(0, len(programs), BATCH):
         batch = programs[start : start + BATCH]
@@ -103,7 +103,7 @@ def show_level() -> None:
 
 
 def show_table() -> None:
-    """Print what became of every attack at every level at which programs run here."""
+    """Print the outcome of every attack at every level that works on this machine."""
     tables = probe_tables()
     print(f"{'a program can':40}" + "".join(f"{f'level {level}':10}" for level in tables).rstrip())
     for name in next(iter(tables.values()), ()):
@@ -111,7 +111,7 @@ def show_table() -> None:
 
 
 def main(arguments=None) -> int:
-    """Command line entry: 0, or 2 where the input or the machine will not do, as stderr or rows say."""
+    """Command line entry: 0, or 2 if the input or the machine cannot be used (stderr or the rows say why)."""
     given = parser().parse_args(arguments)
     if given.level_here or given.table:
         if given.level_here:

@@ -1,4 +1,4 @@
-"""Errors of whoever calls the executor."""
+"""Errors that the executor's caller has made."""
 
 
 class InputError(ValueError):

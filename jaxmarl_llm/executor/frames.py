@@ -1,4 +1,4 @@
-"""Messages over sockets, as JSON with a length: of a candidate's channel, and between our own processes."""
+"""Messages over sockets, as JSON with a length: on a candidate's channel, and between our own processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 MAX_FRAME = 8 << 20  # bytes per message of the candidate's channel
 MAX_CONTROL = 256 << 20  # bytes per message between our own processes
-MAX_FDS = 16  # that travel with one control message
-READ_AHEAD = 1 << 13  # bytes that a frame is read with at first: most are that short
+MAX_FDS = 16  # file descriptors sent with one control message
+READ_AHEAD = 1 << 13  # bytes read at first for a frame: most frames are shorter
 _HEADER = struct.Struct(">I")
 _read_json = json.JSONDecoder().scan_once
 
 
 def _json_writer() -> Callable[[object], str]:
-    """`json.dumps`, with the encoder in C made once and not at each of many short messages."""
+    """`json.dumps`, with the C encoder made once instead of once per short message."""
     encoder = json.JSONEncoder()
     try:
         options = (None, ": ", ", ", False, False, True)  # indent, separators, sort_keys, skipkeys, allow_nan
@@ -26,7 +26,7 @@ def _json_writer() -> Callable[[object], str]:
         )
         if "".join(in_c([1, {"a": None}], 0)) == json.dumps([1, {"a": None}]):
             return lambda message: "".join(in_c(message, 0))
-    except (AttributeError, TypeError):  # not promised by the standard library
+    except (AttributeError, TypeError):  # the standard library does not guarantee this function
         pass
     return encoder.encode
 
@@ -36,15 +36,15 @@ _write_json = _json_writer()
 
 
 class Unsupported(Exception):
-    """A value that cannot be sent: of a type that does not cross, too deep or too large."""
+    """A value that cannot be sent: its type cannot cross, or it is too deep or too large."""
 
 
 class WireError(Exception):
-    """The other side sent something that is no message, or data that `wire.encode` does not make."""
+    """The other side sent an invalid message, or data that `wire.encode` does not make."""
 
 
 def write_frame(fd: int, message) -> None:
-    """Write one message of the candidate's channel; Unsupported where it is larger than MAX_FRAME."""
+    """Write one message of the candidate's channel; Unsupported if it is larger than MAX_FRAME."""
     write_body(fd, _write_json(message).encode())
 
 
@@ -71,7 +71,7 @@ def read_frame(fd: int):
 def read_body(fd: int, ahead: bytearray | None = None) -> bytes:
     """Read one message, in its encoded form.
 
-    ahead: holds what was read beyond the last message. With it, a short message is a single system call.
+    ahead: holds bytes read beyond the last message. With it, a short message needs a single system call.
     """
     if ahead is None:
         data = _read_exactly(fd, _HEADER.size)
@@ -110,7 +110,7 @@ def _read_exactly(fd: int, size: int) -> bytes:
 
 
 def parse(body: bytes):
-    """The message behind its encoded form; WireError for garbage."""
+    """Decode a message; WireError for garbage."""
     try:
         text = body.decode()
         message, end = _read_json(text, 0)

@@ -1,4 +1,4 @@
-"""How the executor is doing: counts, and an alarm when programs begin to end abnormally."""
+"""The executor's health: counts, and an alarm when more programs end abnormally than before."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .types import Report
 from .verdicts import VERDICTS
 
 NORMAL = ("pass", "fail", "error", "load-error")
-SAMPLES = 10_000  # latest values that percentiles are taken over
-WINDOW = 200  # programs whose abnormal share is compared with that of all before them
+SAMPLES = 10_000  # percentiles are over this many latest values
+WINDOW = 200  # the abnormal share of this many last programs is compared with that of all earlier ones
 RISE, ERRORS = 0.1, 4.0  # the alarm needs both: a rise of the share, and that many standard errors
 
 
 class Health:
-    """Counts, usable from several threads."""
+    """Counters, thread-safe."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Health:
         self._waits = collections.deque(maxlen=SAMPLES)
 
     def count_program(self, result: dict) -> None:
-        """Count what was done for one program: its result, see `supervisor`."""
+        """Count the result of one program, see `supervisor`."""
         runs, error = result["runs"], result["error"]
         with self._lock:
             self._runs += len(runs)
@@ -45,17 +45,17 @@ class Health:
                 self._verdicts["infra"] += 1
 
     def add_seconds(self, seconds: float) -> None:
-        """Count time during which programs were run or waited to be run (s)."""
+        """Add time in which programs ran or waited to run (s)."""
         with self._lock:
             self._seconds += seconds
 
     def count_restart(self) -> None:
-        """Count a supervisor that was lost."""
+        """Count the loss of a supervisor."""
         with self._lock:
             self._restarts += 1
 
     def count_reports(self, reports: Iterable[Report]) -> list[str]:
-        """Count the reports of a batch, repeated ones too; the alarms that they raise, as sentences."""
+        """Count a batch's reports, including repeated ones; return their alarms as sentences."""
         alarms = []
         with self._lock:
             for report in reports:
@@ -90,7 +90,7 @@ class Health:
 
 
 class Alarm:
-    """Compares the abnormal share of the last WINDOW programs with that of all before them."""
+    """Compares the abnormal share of the last WINDOW programs with that of all earlier ones."""
 
     def __init__(self):
         self._window: collections.deque[str] = collections.deque()
@@ -99,7 +99,7 @@ class Alarm:
         self._raised = False
 
     def add(self, verdict: str) -> str | None:
-        """Count a program's verdict; a sentence when the share has risen, once until it falls again."""
+        """Count a verdict; return a sentence if the share has risen, only once until it falls again."""
         self._window.append(verdict)
         self._recent[verdict] += verdict not in NORMAL
         if len(self._window) > WINDOW:

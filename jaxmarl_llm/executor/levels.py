@@ -17,22 +17,22 @@ NAMES = {
     3: "full (level 2 inside namespaces)",
 }
 DEFAULT_MIN_LEVEL = 2
-SHOWN = 10  # refused attacks that a refusal names; `probe_tables` has them all
+SHOWN = 10  # refused attacks named in an error message; `probe_tables` has all
 
 
 class ExecutorRefused(RuntimeError):
-    """This machine does not isolate programs as strongly as asked for; nothing has run."""
+    """This machine cannot isolate programs as strongly as requested; nothing has run."""
 
 
 @functools.cache
 def available_level() -> tuple[int, str]:
     """The strongest level this machine offers, and why it is not higher ('' at the highest).
 
-    Each layer is tried out, and then attacked, in processes of their own.
+    Each layer is first set up and then attacked, in separate processes.
     """
     if not _can_fork():
         return 0, "this platform has no fork and no resource limits"
-    from .isolation import landlock, namespaces, seccomp  # here: they need both
+    from .isolation import landlock, namespaces, seccomp  # imported here: they need both
     from .probing import probe
 
     reason = landlock.supported() or seccomp.supported()
@@ -52,9 +52,9 @@ def available_level() -> tuple[int, str]:
 
 
 def probe_tables(highest: int = 3) -> dict[int, dict[str, str]]:
-    """{level: {attack: "refused" or "done"}} for every level up to the highest at which programs run here.
+    """{level: {attack: "refused" or "done"}} for every level up to `highest` at which programs can run here.
 
-    Runs all attacks of `probe` again; takes seconds.
+    Runs all attacks of `probe` again, which takes seconds.
     """
     tables = {}
     if _can_fork():
@@ -69,10 +69,10 @@ def probe_tables(highest: int = 3) -> dict[int, dict[str, str]]:
 
 
 def require_level(min_level: int = DEFAULT_MIN_LEVEL, level: int | None = None) -> int:
-    """The level to run at: ``level``, or the strongest there is.
+    """The level to run at: ``level``, or the strongest one available.
 
-    ValueError for a level that does not exist or is below ``min_level``; ExecutorRefused for one that this
-    machine does not offer, with the reason, the remedy and what attacks can do here.
+    ValueError for a level that does not exist or is below ``min_level``; ExecutorRefused for a level that
+    this machine does not offer, with the reason, the remedy and what attacks can do here.
     """
     for name, value in (("min_level", min_level), ("level", level)):
         if (value not in NAMES or isinstance(value, bool)) and not (name == "level" and value is None):
@@ -88,7 +88,7 @@ def require_level(min_level: int = DEFAULT_MIN_LEVEL, level: int | None = None) 
 
 
 def describe(level: int, limits: Limits) -> dict:
-    """What the verdicts of a run depend on and how it was isolated, as JSON data for its metadata."""
+    """The isolation of a run and what its verdicts depend on, as JSON data for its metadata."""
     landlock_abi = 0
     if sys.platform == "linux":
         from .isolation import landlock
@@ -109,7 +109,7 @@ def _can_fork() -> bool:
 
 
 def _refusal(min_level: int, level: int | None, available: int, reason: str) -> str:
-    """The whole message: what is missing and why, how to get it, how to accept less, the probe's table."""
+    """The error message: what is missing and why, how to get it, how to accept less, the probe's table."""
     from .probing.advice import accept, remedy
 
     wanted = level or min_level
@@ -126,7 +126,7 @@ def _refusal(min_level: int, level: int | None, available: int, reason: str) -> 
 
 
 def _compact(level: int, outcomes: dict[str, str]) -> list[str]:
-    """A table of the probe in a few lines: what an attacking program could do at a level, and what not."""
+    """A table of the probe in a few lines: what an attacker can and cannot do at a level."""
     done, refused = ([n for n, outcome in outcomes.items() if outcome == o] for o in ("done", "refused"))
     lines = [f"Probe at level {level}, {len(outcomes)} attacks:"]
     if done:

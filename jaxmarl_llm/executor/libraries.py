@@ -1,4 +1,4 @@
-"""Installed packages that programs and tests may import, named by the user; all others do not exist for them."""
+"""The installed packages that programs and tests may import: only those that the user names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ installed: list[list[str]] = []  # in this process, see `install`
 
 
 def find(names: Sequence[str]) -> list[list[str]]:
-    """[name, folder that holds it, paths that belong to it, ..] of each package, as `install` wants them.
+    """[name, folder that holds it, paths that belong to it, ..] of each package, in the form for `install`.
 
-    InputError for a name that is no package of this Python's, or is the standard library's.
+    InputError for a name that is not installed in this Python, or that belongs to the standard library.
     """
     packages = []
     for name in names:
@@ -33,19 +33,19 @@ def find(names: Sequence[str]) -> list[list[str]]:
         if path is None:
             raise InputError(f"modules names {name!r}, which is not installed: pip install {name}")
         folder = os.path.dirname(path)
-        beside = os.path.join(folder, f"{name}.libs")  # shared libraries that a wheel brings along
+        beside = os.path.join(folder, f"{name}.libs")  # shared libraries that come with a wheel
         packages.append([name, folder, path, *([beside] if os.path.isdir(beside) else [])])
     return packages
 
 
 class _Finder:
-    """Finds the named packages in their folders, and nothing else that lies there."""
+    """Finds the named packages in their folders, and nothing else in these folders."""
 
     def __init__(self, folders: dict[str, str]):
         self._folders = folders
 
     def find_spec(self, name, path=None, target=None):
-        """As of `sys.meta_path`."""
+        """See `sys.meta_path`."""
         if path is not None or name not in self._folders:
             return None
         return importlib.machinery.PathFinder.find_spec(name, [self._folders[name]], target)
@@ -58,7 +58,7 @@ def install(packages: Sequence[list[str]]) -> None:
 
 
 def load() -> list[str]:
-    """Import what is installed, so that forks have it, and return its paths; ImportError names the package."""
+    """Import the installed packages, so that forks have them; return paths. ImportError names the package."""
     for name, *_ in installed:
         try:
             importlib.import_module(name)
@@ -69,13 +69,13 @@ def load() -> list[str]:
 
 
 def seed() -> None:
-    """Seed the generators of the standard library and of NumPy, where that is allowed."""
+    """Seed the random generators of the standard library and, if NumPy is allowed, of NumPy."""
     random.seed(0)
     if "numpy" in sys.modules:
         importlib.import_module("numpy.random").seed(0)
 
 
 def problem(text: str) -> str:
-    """The sentence of `load` in what a process wrote before it ended; '' where there is none."""
+    """The error message of `load` in the output of a process that has ended; '' if there is none."""
     lines = [line.partition(_FAILED) for line in text.splitlines() if line.startswith("ImportError: ")]
     return next((marker + rest for _, marker, rest in lines if marker), "")

@@ -25,15 +25,15 @@ _log = logging.getLogger("jaxmarl_llm.executor")
 
 
 class Executor:
-    """Runs programs in worker processes; a context manager, safe to use from several threads.
+    """Runs programs in worker processes; a context manager, thread-safe.
 
-    workers: how many programs run at a time; None means as many as CPUs are available.
-    min_level: RuntimeError here, before anything runs, where the machine cannot isolate that strongly.
-    level: the isolation to run at, at least min_level; None means the strongest there is (``self.level``).
-    modules: names of installed packages that programs and tests may import beside the standard library;
-        ValueError for one that is not installed. What a package needs has to be named, too.
+    workers: how many programs run at a time; None means one per available CPU.
+    min_level: if the machine cannot isolate that strongly, RuntimeError here, before anything runs.
+    level: the isolation level, at least min_level; None means the strongest available (``self.level``).
+    modules: names of installed packages that programs and tests may import besides the standard library;
+        ValueError for one that is not installed. A package's dependencies must be named, too.
 
-    ExecutorError where the processes do not start.
+    ExecutorError if the processes do not start.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End all processes, also those of programs now running; a second call does nothing."""
+        """End all processes, including running programs; a second call does nothing."""
         self._closed = True
         self._client.close()
 
     def run(self, programs: Sequence[Program]) -> list[Report]:
         """One report per program, in order. Equal programs of one batch run once.
 
-        ValueError where tests or prelude are themselves broken; ExecutorError where the executor is, after a
+        ValueError if tests or prelude themselves are broken; ExecutorError if the executor fails, after a
         retry. A program that used between 0.7 and 1.3 times the CPU limit is run again while no other program
         of this executor runs, and the second report counts.
         """
@@ -85,7 +85,7 @@ class Executor:
         return typing.cast(list[Report], self._judge(programs))
 
     def try_tests(self, programs: Sequence[Program]) -> list[Report | ValueError]:
-        """As `run`, but where tests or prelude are themselves broken the error stands in the report's place."""
+        """Like `run`, but if tests or prelude themselves are broken, the report is replaced by the error."""
         outcomes: list[Report | ValueError | None] = [_fault(p.tests, p.entry_point) for p in programs]
         sound = [i for i, outcome in enumerate(outcomes) if outcome is None]
         for i, outcome in zip(
@@ -117,10 +117,10 @@ class Executor:
 
         Both have the same tests, which define ``inputs(seed) -> tuple`` of arguments, and ``expected(*args)``
         or ``accept(answer, *args) -> bool``. The baseline should take at least ``plan.min_seconds`` per call:
-        what a process costs besides (a few milliseconds) counts for both and draws the ratio towards 1. See
-        `timing` for the procedure and `Timing.credited` for what to reward.
+        the overhead of a process (a few milliseconds) counts for both and moves the ratio towards 1. See
+        `timing` for the procedure and `Timing.credited` for the value to reward.
 
-        ValueError where the baseline fails its own tests; ExecutorRefused below level 2, where a program
+        ValueError if the baseline fails its own tests; ExecutorRefused below level 2, where a program
         could hide its time in other processes.
         """
         if self.level < 2:
@@ -130,15 +130,15 @@ class Executor:
     def _run_alone(self, program: Program) -> Report:
         if self._closed:
             raise RuntimeError("the executor is closed")
-        units.build(program.tests, program.entry_point)  # uncached: the tests of every timed run differ
+        units.build(program.tests, program.entry_point)  # not cached: the tests of every timed run differ
         (report,) = self._client.submit([Job(0, "", to_plain(program), 0)])
         return typing.cast(Report, report)
 
     def metrics(self) -> dict[str, float]:
         """Numbers since the last call (or the start), times in seconds.
 
-        programs: reports returned. Of these: verdict/<name>, how many; abnormal_share, the share of neither
-            pass, fail, error nor load-error; cached_share, the share for which nothing ran.
+        programs: reports returned. Of these: verdict/<name>, how many; abnormal_share, the share of verdicts
+            other than pass, fail, error and load-error; cached_share, the share for which nothing ran.
             verdict/infra counts programs that ended in ExecutorError.
         runs: programs that ran; runs_per_second: while there was something to run;
             near_limit_reruns: how many of them were second runs; cpu_seconds_p50, cpu_seconds_p95: per run.
@@ -157,7 +157,7 @@ def _cpus() -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _fault(tests: str, entry_point: str) -> ValueError | None:
-    """What keeps tests from judging anything, seen before anything runs."""
+    """An error in the tests that shows before anything runs; None if there is none."""
     try:
         units.build(tests, entry_point)
     except InputError as error:
@@ -166,7 +166,7 @@ def _fault(tests: str, entry_point: str) -> ValueError | None:
 
 
 def _copy(report: Report | ValueError, seen: set[str], key: str) -> Report | ValueError:
-    """A report of its own for each place, so that changing one `calls` changes no other."""
+    """A separate report for each place, so that changing the `calls` of one changes no other."""
     if isinstance(report, ValueError):
         return report
     repeated = key in seen

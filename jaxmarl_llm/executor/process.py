@@ -1,4 +1,4 @@
-"""A process of ours (supervisor, zygote, tester), seen from its parent: exec with a clean environment."""
+"""One of our processes (supervisor, zygote, tester), seen from its parent: exec with a clean environment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from . import frames, wire
 
 START_SECONDS = 120  # a loaded machine may take long to start an interpreter
-LONGEST_WAIT = 2e6  # seconds that poll() takes
+LONGEST_WAIT = 2e6  # seconds; poll() accepts no more
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}  # candidates may start none
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-# The folder becomes a package without running __init__, so that the process holds none of the trainer's side.
+# The folder becomes a package without running __init__: the process loads nothing of the trainer's side.
 _BOOT = """
 import os, sys, types, importlib
 folder, module, packages, *numbers = sys.argv[1:]
@@ -41,13 +41,13 @@ main(control, *others)
 
 
 class WorkerDied(Exception):
-    """A process of ours ended, or does not answer; the text holds what it wrote to stderr."""
+    """One of our processes ended or does not answer; the message holds its stderr."""
 
 
 class Process:
-    """One supervisor, zygote or tester. It ends with the thread that starts it.
+    """One supervisor, zygote or tester. It ends when the thread that started it ends.
 
-    packages: those that it may import, see `libraries.find`.
+    packages: packages that it may import, see `libraries.find`.
     """
 
     def __init__(self, module: str, *arguments: int, packages: Sequence[list[str]] = ()):
@@ -66,7 +66,7 @@ class Process:
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is the trainer's business, not its children's
+                start_new_session=True,  # the trainer handles Ctrl-C, not its children
             )
         except BaseException:
             self.control.close()
@@ -76,7 +76,7 @@ class Process:
             theirs.close()
 
     def await_ready(self, seconds: float = START_SECONDS) -> dict:
-        """Wait for the first message and return it; WorkerDied where none comes."""
+        """Wait for the first message and return it; WorkerDied if none comes."""
         if not wait([self], seconds):
             raise WorkerDied(f"{self.module} did not start in {seconds} s {self._said()}")
         return self.receive()
@@ -100,7 +100,7 @@ class Process:
             raise WorkerDied(f"{self.module} ended ({error}) {self._said()}") from None
 
     def has_left(self) -> bool:
-        """Whether it has ended by an exit and has written nothing; a failure leaves a traceback or a signal."""
+        """Whether it exited and wrote nothing to stderr; a failure leaves a traceback or a signal."""
         status = self.popen.poll()
         if status is None or status < 0 or self.stderr.closed:
             return False
@@ -118,8 +118,8 @@ class Process:
         return f"[status {status}] {self.stderr.read().decode(errors='replace').strip()}"
 
     def end(self, seconds: float) -> None:
-        """Close our end of the channel, for it to end by itself; kill it where it has not within the time."""
-        with contextlib.suppress(OSError):  # ended already
+        """Close our end of the channel, so that it ends by itself; kill it if it has not ended in time."""
+        with contextlib.suppress(OSError):  # it has ended already
             self.control.shutdown(socket.SHUT_WR)
         try:
             self.popen.wait(seconds)
@@ -127,7 +127,7 @@ class Process:
             self.popen.kill()
 
     def stop(self) -> None:
-        """Kill and reap; its own children die with it."""
+        """Kill and reap it; its own children die with it."""
         self.popen.kill()
         self.popen.wait()
         self.control.close()
@@ -135,7 +135,7 @@ class Process:
 
 
 def wait(processes: list[Process], seconds: float) -> list[Process]:
-    """Those that have a message (or have ended) within the time."""
+    """The processes that have a message (or have ended) within the time."""
     poller = select.poll()
     for process in processes:
         poller.register(process.control, select.POLLIN)

@@ -1,4 +1,4 @@
-"""How long a process has waited for a CPU, which tells whether it sleeps or is kept waiting."""
+"""How long a process has waited for a CPU: this distinguishes a sleeping process from a busy machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def waited(pid: int) -> float | None:
-    """Seconds that a process was ready to run and did not; None where the system does not tell."""
+    """Seconds for which a process was ready but did not run; None if the system does not report it."""
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9
@@ -16,13 +16,13 @@ def waited(pid: int) -> float | None:
 
 
 def switches(pid: int) -> int:
-    """How often a process has given its CPU away, willingly or not; 0 where the system does not tell."""
+    """Context switches of a process, voluntary or not; 0 if the system does not report them."""
     kinds = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
     return sum(_number(f"/proc/{pid}/status", kind) or 0 for kind in kinds)
 
 
 def pid_behind(pidfd: int) -> int | None:
-    """Number of a process that is known by a descriptor, be it in another pid namespace; None if it ended."""
+    """Pid of a process given by a descriptor, even from another pid namespace; None if it has ended."""
     pid = _number(f"/proc/self/fdinfo/{pidfd}", "Pid:")
     return pid if pid is not None and pid > 0 else None
 
@@ -36,7 +36,7 @@ def _number(path: str, name: str) -> int | None:
 
 
 def cpu_clock(pid: int) -> float:
-    """CPU seconds of a process (Linux numbering of process clocks); 0 where there is no such clock."""
+    """CPU seconds of a process (Linux numbering of process clocks); 0 if there is no such clock."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:

@@ -13,7 +13,7 @@ from .errors import InputError
 
 MAX_AGENTS = 8  # of one program
 LANGUAGES = ("python", "c++")
-MAX_SECONDS = 1e6  # of a limit: twelve days, which the system's clocks and timers hold
+MAX_SECONDS = 1e6  # of a limit: twelve days, which the system's clocks and timers can represent
 MAX_MEMORY_MB = 1 << 24  # 16 TiB
 
 
@@ -22,15 +22,15 @@ class ExecutorError(RuntimeError):
 
 
 def to_plain(record) -> dict:
-    """Limits, a Program or a Report as a dict that JSON can carry."""
+    """Limits, a Program or a Report as a dict of JSON data."""
     values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
 
 def from_plain(kind, data: dict):
-    """The `kind` (Limits, Program or Report) behind `to_plain`, also after a way through JSON.
+    """The inverse of `to_plain` for a `kind` (Limits, Program or Report), also after JSON.
 
-    JSON makes lists of tuples; our records hold no lists, so that every list becomes a tuple again.
+    JSON turns tuples into lists; our records hold no lists, so every list becomes a tuple again.
     """
     return kind(**{name: _without_lists(value) for name, value in data.items()})
 
@@ -43,12 +43,12 @@ def _without_lists(value):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What one program may use, all calls together.
+    """Resource limits of one program, over all calls together.
 
-    cpu_seconds: CPU time (s) of the candidate's processes; decides in practice, and does not depend on load.
-        What calls between agents cost comes on top of it, up to four times as much.
+    cpu_seconds: CPU time (s) of the candidate's processes; the usual limit, independent of machine load.
+        The cost of calls between agents is allowed in addition, up to four times as much.
     wall_seconds: time (s) in which it neither runs nor waits for a CPU, after which it is stopped: against
-        sleepers, and against tests that hang on returned values. None means max(3 cpu, cpu + 2).
+        sleeping programs, and tests that hang on returned values. None means max(3 cpu, cpu + 2).
     memory_mb: address space (whole MiB) of the candidate process.
     """
 
@@ -83,21 +83,21 @@ class Limits:
 class Program:
     """A candidate and the tests that judge it.
 
-    sources: {agent: text}, at most MAX_AGENTS. Each text runs in a module and a process of its own, in this
-        order. What one agent defines the others can use: its functions and classes by calls that are
-        counted (`Report.interactions`), its imports and constants as copies. A definition of one's own
-        comes before another agent's. One agent: any single key.
+    sources: {agent: text}, at most MAX_AGENTS. Each text runs in its own module and process, in this order.
+        An agent's definitions can be used by the others: its functions and classes through calls that are
+        counted (`Report.interactions`), its imports and constants as copies. An agent's own definition takes
+        precedence over another agent's. One agent: any single key.
     entry_point: the function or class that the tests call; the last source that defines it counts.
     tests: text that defines `check(candidate)`. It runs in the tester, never in the candidate's process, and
-        may also call the entry point by its name. Standard library only. What it gives to `__output__(text)` is in
-        the report.
-    shared: the names that agents use of each other; None: all that they define. A name that is not among them
-        is its agent's own, whatever others call theirs.
+        may also call the entry point by its name. Standard library only. A text that it passes to
+        `__output__(text)` is in the report.
+    shared: the names that agents may use from each other; None: all that they define. Any other name is
+        private to its agent, even if others use the same name.
     prelude: imports and helper functions of the data set. Runs before the sources in the candidate and before
         the tests in the tester (a HumanEval prompt works as it is: its unfinished entry point is discarded).
     stdio: the last source is a script. `candidate(text)` runs it with that text as standard input and returns
         what it prints.
-    tmp: the program starts in an empty folder of its own, where it may write files (16 MiB).
+    tmp: the program starts in its own empty folder, where it may write files (16 MiB).
     collector: Python's garbage collector is on. `Executor.measure` switches it off for both programs.
     language: one of LANGUAGES. "c++" is for a single source; its tests and prelude are Python, and the
         prelude runs before the tests only.
@@ -166,12 +166,12 @@ def _is_name(value) -> bool:
 
 
 class Interaction(typing.NamedTuple):
-    """How one agent's source used a function of another's while the tests ran: observed, not read from text.
+    """How one agent's source used another agent's function during the tests: observed, not read from text.
 
-    caller, callee: agents. function: its name. calls: how often; returned, raised: how many of them (the
-    rest gave a value that cannot be sent).
-    used: whether what it returned made a difference to what the entry point answered, seen by repeating calls
-    with other values in its place; None where this could not be tried (see `influence`).
+    caller, callee: agents. function: its name. calls: how many; returned, raised: how many of them (the
+    others gave a value that cannot be sent).
+    used: whether the returned values affected the entry point's answers, tested by repeating calls
+    with other values in their place; None if this could not be tested (see `influence`).
     """
 
     caller: str
@@ -185,21 +185,21 @@ class Interaction(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Outcome of one program. Equality compares what the tests saw, not the times.
+    """Outcome of one program. Equality ignores the times and `cached`.
 
     verdict: one of `verdicts.VERDICTS`.
-    passed, total: counted units of check(): distinct top-level asserts on the candidate's results or on what
-        it may have changed, and top-level blocks (loops) and assignments with such asserts, each one unit. A
-        check() without any is one unit. passed < total unless the verdict is "pass": where something else
-        failed, total is one more.
-    failures: short texts, one per failed statement, or the reason why the tests could not run to their end.
+    passed, total: counted units of check(). A unit is a distinct top-level assert on the candidate's results
+        or on what it may have changed, or a top-level block (loop) or assignment with such asserts. A check()
+        without any is one unit. passed < total unless the verdict is "pass": if something else failed,
+        total is one more.
+    failures: short texts, one per failed statement, or the reason why the tests could not finish.
     calls: {entry_point: number of calls the tests made}.
-    interactions: the calls between agents, one `Interaction` per caller and function; where the program was
-        stopped, those that the tests' side saw.
+    interactions: the calls between agents, one `Interaction` per caller and function; if the program was
+        stopped, only those that the tests' side saw.
     cpu_seconds, wall_seconds: of the candidate's processes, and from submission to verdict (s).
-    calls_cpu_seconds: what calls between agents cost its processes besides (s, an estimate from their number).
-    output: what the tests gave to `__output__`, the last one, cut (`judging.tester`).
-    level: isolation it ran under (see `available_level`). cached: the verdict was known, nothing ran.
+    calls_cpu_seconds: additional cost of calls between agents (s, an estimate from their number).
+    output: the last text that the tests passed to `__output__`, cut (`judging.tester`).
+    level: its isolation level (see `available_level`). cached: the verdict was known, nothing ran.
     """
 
     verdict: str

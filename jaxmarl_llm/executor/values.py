@@ -1,9 +1,8 @@
-"""Values that are not plain but travel: how each is taken apart into parts, and made again from them.
+"""Values of types that JSON lacks: how each is split into parts for sending, and rebuilt from them.
 
-A closed list of types of the standard library (and of numpy, where it is allowed), and the classes that the
-prelude of a program defines on both sides. What arrives names an entry of the list; each entry is made by its
-own constructor from parts that have been checked to be values themselves, so that nothing that is sent can
-name other code.
+There is a closed list of types from the standard library (and from numpy, if it is allowed), plus the classes
+that a program's prelude defines on both sides. A message names an entry of the list. Each entry is built by
+its own constructor from parts that are checked values themselves, so a message cannot name other code.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TYPES = {kind.__name__: kind for kind in (*PLAIN, bytearray, type(None))} | {
     for name, kind in vars(builtins).items()
     if isinstance(kind, type) and issubclass(kind, BaseException)
 }
-# Types by name: how a value is taken apart, and how it is made of its type and its parts.
+# Types by name: how a value is split, and how it is rebuilt from its type and its parts.
 Entry = tuple[Callable, Callable]
 
 
@@ -81,12 +80,12 @@ _STANDARD: dict[str, Entry] = {
     ),
     "numpy.generic": (lambda v: [v.dtype.str, v.tobytes()], lambda kind, dtype, data: _array(dtype, data)[0]),
 }  # fmt: skip
-# Their parts may be objects that stay in their process.
+# The parts of these may be objects that stay in their process.
 _CONTAINERS = frozenset(
     name for name in _STANDARD if name.startswith(("collections.", "types.", "builtins.dict_"))
 )
 HOLDING = _CONTAINERS | {"named", "dataclass", "prelude tuple"}
-_names: dict[type, str] = {}  # of types of _STANDARD, so far as they were met: agents may send many
+_names: dict[type, str] = {}  # cache of names of _STANDARD's types: agents may send many values
 
 
 def _exact(part, kind: type):
@@ -96,7 +95,7 @@ def _exact(part, kind: type):
 
 
 def _array(dtype, data):
-    """A flat array of numbers, times or text; object arrays do not travel."""
+    """A flat array of numbers, times or text; object arrays cannot be sent."""
     numpy = importlib.import_module("numpy")
     kind = numpy.dtype(_exact(dtype, str))
     if kind.kind not in "biufcmMSU":
@@ -107,7 +106,7 @@ def _array(dtype, data):
 class Classes:
     """The enums, dataclasses, named tuples and exceptions that a prelude has just defined in ``space``.
 
-    A source that repeats a class of the same form under its name, as answers often do, means the same class.
+    If a source repeats a class with the same name and form, as answers often do, it counts as the same class.
     """
 
     def __init__(self, space: dict):
@@ -126,7 +125,7 @@ class Classes:
         return name if known is not None and kind in (known, self.named(name)) else None
 
     def named(self, name: str) -> type:
-        """The class of that name on this side; KeyError where the prelude has none."""
+        """The class of that name on this side; KeyError if the prelude has none."""
         known, current = self._kinds[name], self._space.get(name)
         return current if isinstance(current, type) and form(current) == form(known) else known
 
@@ -135,7 +134,7 @@ _NO_CLASSES = Classes({})
 
 
 def form(kind: type) -> tuple | None:
-    """What two classes must have in common for instances of one to be made of instances of the other."""
+    """What must be equal in two classes so that instances of one can become instances of the other."""
     if issubclass(kind, enum.Enum):
         return ("enum", tuple(kind.__members__))
     if dataclasses.is_dataclass(kind):
@@ -146,7 +145,7 @@ def form(kind: type) -> tuple | None:
 
 
 def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] | None:
-    """(name, parts) of a value whose type is none of PLAIN; None where it does not travel as a value."""
+    """(name, parts) of a value whose type is not in PLAIN; None if it cannot be sent as a value."""
     name = _names.get(kind)
     if name is not None:
         return _pack_standard(value, name)
@@ -174,12 +173,12 @@ def pack(value, kind: type, classes: Classes | None = None) -> tuple[str, list] 
 def _pack_standard(value, name: str) -> tuple[str, list] | None:
     try:
         return name, _STANDARD[name][0](value)
-    except Exception:  # made of parts that its type is not meant for, such as a ChainMap of lists
+    except Exception:  # its parts are unusual for its type, such as a ChainMap of lists
         return None
 
 
 def unpack(name: str, parts: Sequence, classes: Classes | None = None):
-    """The value of a name and its parts; an Exception for what `pack` does not make."""
+    """The value with this name and parts; an Exception for anything that `pack` does not make."""
     classes = classes or _NO_CLASSES
     if name in _MADE:
         return _MADE[name](classes, *parts)
@@ -206,7 +205,7 @@ def _pack_instance(value, kind: type, name: str) -> tuple[str, list] | None:
 
 
 def _pack_exception(error, kind: type, classes: Classes) -> tuple[str, list]:
-    """As the nearest class that both sides know; its message stays where that would give another one."""
+    """As the nearest class that both sides know; keeps its message if that class would change it."""
     for known in kind.__mro__:
         name = classes.name_of(known)
         if name is not None:

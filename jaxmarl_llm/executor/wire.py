@@ -1,6 +1,6 @@
 """Values as data: a closed set of types (see `values`) as tagged JSON. No pickle, no code.
 
-Both ends of the candidate's channel use this module; the tester's end trusts nothing that arrives.
+Both ends of the candidate's channel use this module; the tester's end trusts no incoming message.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .frames import Unsupported, WireError
 MAX_DEPTH = 60
 MAX_ITEMS = 1_000_000
 HANDLES = ("mine", "yours")  # objects of the sender, of the receiver
-MADE = "made"  # the tag of a value that is made of parts
+MADE = "made"  # the tag of a value that is built from parts
 _MALFORMED = (
     ValueError,
     TypeError,
@@ -26,14 +26,14 @@ _MALFORMED = (
 _SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset}
 _MIN_INT, _MAX_INT = -(1 << 63), (1 << 63) - 1
 _INTS, _TEXTS = {int}, {str}
-_MANY = 16  # items from which a look at all of them together is quicker than one at each
+_MANY = 16  # from this many items on, checking all together is faster than one by one
 _UNTAGGED = {int, str, bool, type(None)}  # types that a message holds as they are
 
 
 def encode(value, export=None, classes=None):
-    """JSON-able form of a value that is plain or travels (`values`); other subclasses become their builtin base.
+    """JSON form of a value that is plain or listed in `values`; other subclasses become their builtin base.
 
-    For all else `export(value)` gives [tag, number], a tag of HANDLES; without it: Unsupported.
+    For all other values `export(value)` gives [tag, number] with a tag of HANDLES; without it: Unsupported.
     classes: the prelude's, `values.Classes`.
     """
     if _stands_for_itself(value):
@@ -58,7 +58,7 @@ def _stands_for_itself(value) -> bool:
 
 
 def _stand_for_themselves(items: Sequence) -> bool:
-    """Whether all items do, in few steps where they are of one type: a call between agents may pass many."""
+    """Whether all items do; fast if they have one type, since a call between agents may pass many."""
     kinds = {*map(type, items)}
     if not kinds <= _UNTAGGED:
         return False
@@ -68,7 +68,7 @@ def _stand_for_themselves(items: Sequence) -> bool:
 
 
 def are_untagged(items: Sequence) -> bool:
-    """Whether all items are of types that a message holds as they are, which nothing can change in place."""
+    """Whether all items have types that a message holds unchanged, and that are immutable."""
     return {*map(type, items)} <= _UNTAGGED
 
 
@@ -112,7 +112,7 @@ class _Encoder:
             raise Unsupported("value nested too deeply" if depth > MAX_DEPTH else "value with too many items")
 
     def made(self, value, kind, depth):
-        """The form of a value that is made of parts; None where it is none."""
+        """The form of a value that is built from parts; None if it is not."""
         packed = values.pack(value, kind, self.classes)
         if packed is None:
             return None
@@ -141,7 +141,7 @@ class _Encoder:
 
 
 def _encode_text(text: str):
-    """JSON would join two halves of a surrogate pair that stand side by side."""
+    """Encode a text: JSON would join two adjacent halves of a surrogate pair."""
     if not text.isascii():
         try:
             text.encode()
@@ -156,7 +156,7 @@ def type_name(value) -> str:
 
 
 def decode(data, resolve=None, classes=None):
-    """The exact value behind `encode`'s form; WireError for anything that `encode` does not make.
+    """The inverse of `encode`; WireError for anything that `encode` does not make.
 
     `resolve(tag, number)` gives the value of a handle. classes: the prelude's, `values.Classes`.
     """
@@ -189,7 +189,7 @@ class _Decoder:
             return _SEQUENCES[tag](self.each(items, depth + 1))
         if tag == "d":
             (pairs,) = rest
-            # A pair of the wrong length raises.
+            # A pair of the wrong length raises an error.
             return dict(self.each(pair, depth + 1) for pair in _exact_list(pairs))
         if tag == MADE:
             name, parts = rest

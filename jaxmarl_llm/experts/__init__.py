@@ -1,12 +1,12 @@
-"""External experts that are asked for advice during training, behind one interface (`Expert`). No JAX here.
+"""External experts that give advice during training, behind one interface (`Expert`). No JAX here.
 
     expert = experts.build("anthropic", "claude-sonnet-4-5", cache="runs/advice")
     expert.check()  # is there a key, and does the endpoint answer?
     (reply,) = expert.ask([Request(({"role": "user", "content": "…"},), item="HumanEval/0")])
 
-`types` has requests and replies; `cached` is the `Expert`, which keeps answers on disk and gets the others
+`types` has requests and replies; `cached` is the `Expert`, which keeps answers on disk and gets missing ones
 from a source: `openai_api`, `anthropic_api` (each a `remote`, which repeats `attempts` within
-`limits`) or `local`, a model of our own and the only part that imports JAX.
+`limits`) or `local`, a model on this machine and the only part that imports JAX.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ def build(
     """Build an expert, without loading a model or sending a request.
 
     Args:
-      kind: one of `KINDS`: an endpoint that speaks OpenAI's chat completions, Anthropic's API, or a model on
+      kind: one of `KINDS`: an endpoint with OpenAI's chat completions API, Anthropic's API, or a model on
         this machine.
       model: name at the endpoint, or what `weights.load` takes.
       base_url: of the endpoint; "" is the API's own.
       key_variable: environment variable that holds the key: "auto" is OPENAI_API_KEY or ANTHROPIC_API_KEY, ""
-        means that the endpoint wants no key.
+        means that the endpoint needs no key.
       timeout_seconds: of one attempt, from the connection to the last byte.
-      retries: attempts after the first, for what may pass: no connection, a broken or late answer, garbage,
-        the statuses 408, 409, 429 and from 500. They wait 0.5, 1, 2, … up to 30 s, or as the endpoint says.
-      parallel: most requests under way at a time.
+      retries: attempts after the first, for temporary failures: no connection, a broken or late answer,
+        garbage, and the statuses 408, 409, 429 and 500 or above. They wait 0.5, 1, 2, … up to 30 s, or as
+        long as the endpoint says.
+      parallel: maximum number of requests in flight.
       requests_per_minute: 0 is no limit.
-      token_budget: most tokens that the run may spend, input and output together; 0 is no limit. A request
+      token_budget: maximum number of tokens for the run, input and output together; 0 is no limit. A request
         that could exceed it, by its max_tokens and an estimate of its prompt, is an ExpertError instead.
       cache: folder that keeps every answer; "" keeps none.
-      offline: take answers from the cache only.
+      offline: take answers only from the cache.
       spent: what the run had spent when it was interrupted.
       seed: of a local model's sampling.
-      load: how a local model is loaded by its name, None for `weights.load`.
+      load: function that loads a local model by its name; None for `weights.load`.
       prompts: how a local model's prompts are written, if ``load`` changes that: cached answers to
         prompts of other kinds are not used.
 
@@ -111,7 +112,7 @@ def _check_numbers(**ranges: tuple[float, float]) -> None:
 
 
 def _check_local(**options) -> None:
-    """Raise ValueError for options that mean nothing without an endpoint."""
+    """Raise ValueError for options that apply only to an endpoint."""
     for name, value in options.items():
         if value:
             raise UserError(f"expert.{name}={value!r}: a local model has no such thing; leave it out")

@@ -16,7 +16,7 @@ class Anthropic(Remote):
     usual_key_variable = "ANTHROPIC_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """Refuse a temperature, which `anthropic` 2 has no parameter for, and system messages alone."""
+        """Refuse a temperature, which `anthropic` 2 does not accept, and chats of system messages only."""
         if request.temperature is not None:
             return f"temperature={request.temperature}: Anthropic's API takes none; allowed: None"
         if all(message["role"] == "system" for message in request.messages):
@@ -24,7 +24,7 @@ class Anthropic(Remote):
         return None
 
     async def complete(self, client, request: Request) -> Reply:
-        """See `Remote.complete`. System messages go where this API wants them, in a field of their own."""
+        """See `Remote.complete`. This API has a separate field for system messages."""
         system = [m["content"] for m in request.messages if m["role"] == "system"]
         answer = await client.messages.create(
             model=self.identity["model"],

@@ -1,8 +1,8 @@
 """Attempt a remote call and repeat it; failures become texts without the key.
 
 The SDKs implement the protocol, one attempt at a time. Their own retries are off: rate limit and token budget
-must count every attempt, and status 200 with garbage deserves another attempt too. Their time limit starts
-anew with every byte that arrives; ours does not.
+must count every attempt, and status 200 with garbage must be retried too. Their timeout restarts with every
+byte that arrives; ours does not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from jaxmarl_llm.utils.errors import UserError
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a retry; doubles from one to the next
-_DOUBLED = 10  # times: the longest wait is reached before, and a greater power may be no float
-LONGEST_STATED_WAIT = 120.0  # seconds; an endpoint that asks for more is not waited for
+_DOUBLED = 10  # maximum number of doublings: the longest wait is reached earlier, and 2**n may overflow
+LONGEST_STATED_WAIT = 120.0  # seconds; if an endpoint asks for a longer wait, there is no retry
 _RETRIED = (408, 409, 429)  # and all from 500
-_SECRET = 8  # characters; what is shorter is a placeholder ("none", "EMPTY"), perhaps a word of an answer
+_SECRET = 8  # characters; a shorter key is a placeholder ("none", "EMPTY"), perhaps a word of an answer
 _NOT_IN_KEYS = "\"'\\"  # escaped in quoted texts, where `hide` would not find the key
 VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
 NO_VARIABLE = "key_variable is not the name of an environment variable: capital letters, digits and _"
@@ -32,13 +32,13 @@ _LONGEST_REASON = 300  # characters
 
 
 class Garbage(ValueError):
-    """An endpoint answered with status 200 and without an answer."""
+    """An endpoint returned status 200 but no usable answer."""
 
 
 class Failure(NamedTuple):
     """Why an attempt failed, in words without the key.
 
-    retry: whether another attempt may do better. free: whether it certainly cost no tokens. status: of HTTP,
+    retry: whether another attempt may succeed. free: whether it certainly cost no tokens. status: of HTTP,
     0 if there was none. wait: seconds that the endpoint asks for, None if it does not say.
     """
 
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
 
 
 def read_key(variable: str) -> str:
-    """The key in an environment variable; ValueError, which does not show it, if there is none."""
+    """The key in an environment variable; ValueError if there is none. The error never shows the key."""
     if not VARIABLE.fullmatch(variable):  # perhaps the key itself
         raise UserError(NO_VARIABLE)
     key = os.environ.get(variable, "").strip()
@@ -77,7 +77,7 @@ def hide(text: str, key: str) -> str:
 async def attempt(sdk, call: Awaitable[Any], timeout: float, key: str) -> Any:
     """The result of the call, or a `Failure`.
 
-    Nothing of the SDK is raised: its exceptions hold the request, and that the key.
+    No exception of the SDK is raised: it would hold the request, which holds the key.
 
     Args:
       sdk: the package `openai` or `anthropic`, whose exceptions have the same names.
@@ -96,13 +96,13 @@ async def attempt(sdk, call: Awaitable[Any], timeout: float, key: str) -> Any:
 async def persist(
     once: Callable[[], Awaitable[Any]], retries: int, sleep: Callable[[float], Awaitable[Any]], about: str
 ) -> Any:
-    """The outcome of the first attempt that gives one, or the last `Failure`; ``about`` is for the log."""
+    """The result of the first successful attempt, or the last `Failure`; ``about`` is for the log."""
     for taken in range(retries + 1):
         outcome = await once()
         if not isinstance(outcome, Failure) or not outcome.retry:
             return outcome
         if taken < retries:
-            # "0" says nothing of use: retries would be used up in no time.
+            # A wait of 0 is ignored: all retries would be used up at once.
             wait = outcome.wait or backoff(taken)
             logging.warning("%s: %s; trying again in %.1f s", about, outcome.reason, wait)
             await sleep(wait)
@@ -142,7 +142,7 @@ def _message(error) -> str:
 
 
 def _stated_wait(header: str | None) -> float | None:
-    """Seconds of a Retry-After header (a number or a date), None if it says nothing of use."""
+    """Seconds of a Retry-After header (a number or a date), None if it has neither."""
     try:
         wait = float(header)
     except TypeError:

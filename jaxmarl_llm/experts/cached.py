@@ -20,15 +20,15 @@ _REPLY = {"text": str, "input_tokens": int, "output_tokens": int, "finished": bo
 class Cached:
     """An `Expert` that sends to its source only requests whose answer it does not have yet.
 
-    Two requests are the same if they go to the same source with the same messages, max_tokens and
-    temperature. At temperature 0 one answer serves all that are the same. Otherwise their streams must be the
-    same too, and the first, second, … of them in one call of `ask` have answers of their own, which serve the
-    first, second, … of any later call.
+    Two requests are equal if they go to the same source with the same messages, max_tokens and temperature.
+    At temperature 0 equal requests share one answer. Above 0 their streams must be equal too, and the first,
+    second, … equal request in one call of `ask` get separate answers, which are used again for the first,
+    second, … in any later call.
 
     Args:
-      source: where new answers come from.
+      source: gives new answers.
       folder: one JSON file per answer; "" keeps none.
-      offline: never ask the source; what is not in the folder is an ExpertError.
+      offline: never ask the source; a request without a stored answer is an ExpertError.
     """
 
     def __init__(self, source: Source, folder: str = "", offline: bool = False):
@@ -40,7 +40,7 @@ class Cached:
 
     @property
     def spent(self) -> Spent:
-        """The source's spending, and how many answers cost nothing."""
+        """What the source has spent, and how many answers cost nothing."""
         spent = self._source.spent
         return dataclasses.replace(spent, cached=spent.cached + self._n_cached)
 
@@ -65,7 +65,7 @@ class Cached:
         replies = []
         for key in keys:
             replies.append(answered[key])
-            answered[key] = dataclasses.replace(answered[key], cached=True)  # for others that are the same
+            answered[key] = dataclasses.replace(answered[key], cached=True)  # for other equal requests
         self._n_cached += sum(reply.cached for reply in replies)
         return replies
 
@@ -101,7 +101,7 @@ class Cached:
         return keys
 
     def _content(self, request: Request) -> dict:
-        """Return the content that makes two requests the same; the item's name is no part of it."""
+        """Return the content that makes two requests equal; it excludes the item's name."""
         question = {"messages": list(request.messages), "max_tokens": request.max_tokens}
         temperature = None if request.temperature is None else float(request.temperature)
         content = self._source.identity | question | {"temperature": temperature}
@@ -111,7 +111,7 @@ class Cached:
         return self._folder / f"{key}.json"
 
     def _find(self, key: str) -> Reply | None:
-        """The answer in the folder; None if there is none, or none that can be read."""
+        """The answer in the folder; None if there is none or it cannot be read."""
         if self._folder is None:
             return None
         try:

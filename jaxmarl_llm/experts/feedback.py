@@ -18,10 +18,10 @@ class ExpertEdits:
     Args:
       expert: see `types.Expert`.
       agents: names in the order (helper, main), or (main,).
-      max_tokens: longest answer of the expert.
-      parsing: what of an answer it reads, see `coding.sources`.
+      max_tokens: maximum length of the expert's answer.
+      parsing: which part of an answer is read, see `coding.sources`.
 
-    If the expert's answer holds neither edits nor approval, agents only get the request to try again.
+    If the expert's answer holds neither edits nor approval, agents are only asked to try again.
     """
 
     def __init__(

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from jaxmarl_llm.experts.types import Request, Spent
 
 WINDOW = 60.0  # seconds in which requests_per_minute may start
-_BYTES_PER_TOKEN = 3  # in code and English there are 3 to 4.5, so that an estimate is rather too large
+_BYTES_PER_TOKEN = 3  # code and English have 3 to 4.5, so an estimate is rather too large
 _MESSAGE_TOKENS = 8  # role and separators
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too many than too few for English and code."""
+    """Estimate the tokens of a text; for English and code rather too many than too few."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
@@ -52,10 +52,10 @@ class OverBudget(Exception):
 
 
 class Account:
-    """Tokens spent, tokens promised to requests under way, and the most that may be spent.
+    """Tokens spent, tokens reserved for requests in flight, and the budget.
 
     Args:
-      budget: the most; None is no limit.
+      budget: maximum number of tokens; None is no limit.
       spent: what was spent before, for example by a run that is resumed.
     """
 
@@ -70,9 +70,9 @@ class Account:
             return self._spent
 
     def reserve(self, tokens: int) -> bool:
-        """Promise tokens to a request. False: not yet, others under way may cost less than promised.
+        """Reserve tokens for a request. False: not yet, since requests in flight may cost less than reserved.
 
-        Raises OverBudget where there are no others.
+        Raises OverBudget if no other request is in flight.
         """
         with self._lock:
             free = None if self._budget is None else self._budget - self._spent.tokens - self._promised
@@ -85,7 +85,7 @@ class Account:
             raise OverBudget(f"it may need {tokens} tokens, and {left}")
 
     def settle(self, promised: int, input_tokens: int, output_tokens: int) -> None:
-        """Book what a request has cost instead of what it was promised."""
+        """Replace a request's reserved tokens by its actual cost."""
         with self._lock:
             self._promised -= promised
             self._spent = dataclasses.replace(

@@ -17,13 +17,13 @@ _NAME = "expert"
 
 
 class Local:
-    """A `Source` that is a model in this process. The same batch of requests always has the same answers.
+    """A `Source` that runs a model in this process. The same batch of requests always has the same answers.
 
     Args:
       model: what `weights.load` takes; it is loaded when it is first needed.
       seed: of sampling at a temperature above 0.
-      rows: most requests sampled together, a power of two; smaller batches are filled up to one.
-      account: where tokens are booked.
+      rows: maximum number of requests sampled together, a power of two; smaller batches are padded to one.
+      account: counts the tokens.
       load: model name -> `weights.LoadedModel` with a tokenizer; None is `weights.load`.
       prompts: how ``load`` makes the tokenizer write prompts, if not as usual; part of the identity.
     """
@@ -50,7 +50,7 @@ class Local:
         return self._account.spent
 
     def refusal(self, request: Request) -> str | None:
-        """Whether a chat fits into the context is known only with the tokenizer; see `answer`."""
+        """None: only the tokenizer shows whether a chat fits into the context; see `answer`."""
         return None
 
     def check(self) -> None:
@@ -89,7 +89,7 @@ class Local:
         return ids
 
     def _sample(self, prompts: list[list[int]], params: SamplingParams) -> list[Reply]:
-        """Answers of one batch, drawn from a key that follows from its prompts."""
+        """Answers of one batch, sampled with a key derived from its prompts."""
         member, size = self._member(), 1 << (len(prompts) - 1).bit_length()
         filled = prompts + prompts[:1] * (size - len(prompts))  # few sizes, few compilations
         digest = hashlib.sha256(repr(prompts).encode()).digest()

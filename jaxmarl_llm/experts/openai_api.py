@@ -16,12 +16,12 @@ class OpenAI(Remote):
     usual_key_variable = "OPENAI_API_KEY"
 
     def refusal(self, request: Request) -> str | None:
-        """Refuse nothing: endpoints differ too much to know beforehand what they take."""
+        """Refuse nothing: endpoints differ too much to know in advance what they accept."""
         return None
 
     async def complete(self, client, request: Request) -> Reply:
         """See `Remote.complete`."""
-        # OpenAI's newer models refuse the older name of the limit, and many other endpoints know no other.
+        # OpenAI's newer models refuse the older name of the limit; many other endpoints know only that name.
         is_openai = self.identity["base_url"] == self.usual_url
         options = {"max_completion_tokens" if is_openai else "max_tokens": request.max_tokens}
         if request.temperature is not None:

@@ -1,4 +1,4 @@
-"""The base of all API experts: the key, requests in parallel, and the limits. A subclass is for one API."""
+"""The base of all API experts: the key, parallel requests, and the limits. Each API has a subclass."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import UserError
 
 USUAL_KEY = "auto"
-POLL = 0.05  # seconds between looks whether requests under way have given back tokens
-_NO_LIST = (404, 405)  # of an endpoint that can be reached but does not list its models
+POLL = 0.05  # seconds between checks whether requests in flight have given back tokens
+_NO_LIST = (404, 405)  # statuses of a reachable endpoint that does not list its models
 
 
 class Remote:
@@ -29,12 +29,12 @@ class Remote:
       model: name, as the endpoint knows it.
       base_url: of the endpoint; "" is the API's own.
       key_variable: environment variable with the key; "auto" is the API's usual one, "" means that the
-        endpoint wants no key. The key is read at each call and never kept.
+        endpoint needs no key. The key is read at each call and never kept.
       timeout_seconds: of one attempt, from the connection to the last byte.
       retries: attempts after the first.
-      parallel: most requests under way at a time.
+      parallel: maximum number of requests in flight.
       rate, account: limits; every attempt counts.
-      sleep: waits for some seconds.
+      sleep: function that waits for some seconds.
     """
 
     kind: str  # also the name of the SDK's package
@@ -67,11 +67,11 @@ class Remote:
         raise NotImplementedError
 
     async def complete(self, client, request: Request) -> Reply:
-        """One answer, by one HTTP request. Raises `Garbage`, or what the SDK raises."""
+        """One answer, by one HTTP request. Raises `Garbage`, or the SDK's exceptions."""
         raise NotImplementedError
 
     async def models(self, client) -> list[str]:
-        """Names of models that the endpoint lists, perhaps not all. Raises as `complete`."""
+        """Names of models that the endpoint lists, perhaps not all. Raises the same as `complete`."""
         raise NotImplementedError
 
     @property
@@ -86,7 +86,7 @@ class Remote:
             if listed.status in _NO_LIST:
                 return
             raise self._error("", listed.reason)
-        if listed and self.identity["model"] not in listed:  # it may go by another name
+        if listed and self.identity["model"] not in listed:  # it may be listed under another name
             logging.warning("%s: not among the models listed: %s", self._name, ", ".join(listed[:20]))
 
     def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
@@ -112,14 +112,14 @@ class Remote:
 
     def _key(self) -> str:
         if not self._key_variable:
-            return "none"  # the SDKs insist on one
+            return "none"  # the SDKs require a key
         try:
             return read_key(self._key_variable)
         except ValueError as error:
             raise UserError(f"{self._name}: {error}") from None
 
     def _run(self, function: Callable[..., Awaitable[Any]], *args) -> Any:
-        """``function(client, sdk, key, *args)`` in an event loop of its own; the caller may be in another."""
+        """``function(client, sdk, key, *args)`` in a separate event loop; the caller may be in another."""
         sdk, key = self._sdk(), self._key()
         from anyio.from_thread import start_blocking_portal  # comes with the SDKs
 
@@ -171,7 +171,7 @@ class Remote:
                 await self._sleep(POLL)
         except OverBudget as error:
             return Failure(str(error), retry=False)
-        cost = most  # where it is not known, for example after a timeout
+        cost = most  # if it is unknown, for example after a timeout
         try:
             await self._sleep(self._rate.delay())
             outcome = await attempt(sdk, self.complete(client, request), self._timeout, key)
@@ -185,7 +185,7 @@ class Remote:
 
 
 def check_url(url: str) -> str:
-    """The address without a slash at its end. ValueError, which does not show it, if it may hold a secret."""
+    """The address without a final slash. ValueError if it may hold a secret; the error does not show it."""
     try:
         parts = urlsplit(url)
     except ValueError:  # a bracket without the other one
@@ -204,9 +204,9 @@ def make_reply(request: Request, text: Any, stop: Any, *, cut: str, usage: tuple
     """The reply of an endpoint that sent these fields.
 
     Args:
-      text, stop: its answer and why it stopped there.
-      cut: what ``stop`` is for an answer cut at max_tokens.
-      usage: input and output tokens; estimated where they are not numbers.
+      text, stop: the answer, and the reason why it ended.
+      cut: the value of ``stop`` for an answer cut at max_tokens.
+      usage: input and output tokens; estimated if they are not numbers.
 
     Raises Garbage unless the text is a string that is not blank.
     """

@@ -13,9 +13,9 @@ from jaxmarl_llm.experts.types import Reply, Request, Spent
 class Scripted:
     """An `Expert` that replies with ``answer(request, draw)``.
 
-    Equal requests in one call of `ask` are draws 0, 1, …, or all 0 at temperature 0, as in `Cached`; with a
-    pure function of both, replies do not depend on when requests are sent. Tokens are estimates, and an
-    answer of more than ``max_tokens`` is not cut.
+    Equal requests in one call of `ask` are draws 0, 1, …, or all 0 at temperature 0, as in `Cached`. If
+    ``answer`` is a pure function, replies do not depend on when requests are sent. Token counts are
+    estimates, and an answer longer than ``max_tokens`` is not cut.
 
     Args:
       answer: gives the text; its exceptions pass through.

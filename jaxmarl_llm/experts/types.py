@@ -25,9 +25,9 @@ class Request:
       item: id of the problem, for error texts.
       max_tokens: longest answer in tokens, at least 1.
       temperature: at least 0; None leaves it to the expert (an API's default; a local model is greedy). Newer
-        hosted models accept nothing else.
-      stream: above temperature 0, requests of different streams have answers of their own, also if they are
-        the same otherwise; any text.
+        hosted models accept only None.
+      stream: any text. Above temperature 0, requests of different streams get separate answers, even if they
+        are equal otherwise.
     """
 
     messages: tuple[dict[str, str], ...]
@@ -56,10 +56,10 @@ class Reply:
     """One answer.
 
     Attributes:
-      text: what it wrote; never blank from an API.
-      input_tokens, output_tokens: as the expert counts them; an estimate where it does not.
-      finished: False where the answer was cut at ``max_tokens``.
-      cached: True where no request was sent for it: it was on disk, or another request was the same.
+      text: the answer; never blank from an API.
+      input_tokens, output_tokens: as the expert counts them, or an estimate.
+      finished: False if the answer was cut at ``max_tokens``.
+      cached: True if no request was sent for it: it was on disk, or another request was equal.
     """
 
     text: str
@@ -74,9 +74,9 @@ class Spent:
     """The cost of the answers so far.
 
     Attributes:
-      requests: sent to the expert, repetitions after a failure counted.
+      requests: sent to the expert, including repetitions after a failure.
       input_tokens, output_tokens: of their prompts and answers. A request whose answer was lost counts with
-        all that it may have cost.
+        its maximum possible cost.
       cached: answers that cost nothing.
     """
 
@@ -99,23 +99,23 @@ class Expert(Protocol):
         """The cost of its answers so far."""
 
     def check(self, examples: Sequence[Request] = ()) -> None:
-        """Check before training that it takes requests, and such requests as the examples.
+        """Check before training that the expert accepts requests, and requests like the examples.
 
-        Raises ValueError for what the user must change here (no key, no package, no model, a request that it
-        does not take), ExpertError if it cannot be reached. The examples are not sent.
+        Raises ValueError for problems that the user must fix (no key, no package, no model, a request that it
+        does not accept), ExpertError if it cannot be reached. The examples are not sent.
         """
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
         """The answers, in order.
 
-        Raises ExpertError for the first request that has no answer, after those under way have ended.
+        Raises ExpertError for the first request without an answer, after the requests in flight have ended.
         """
 
 
 class Source(Protocol):
     """The source of new answers: an API or a model on this machine.
 
-    ``identity`` is its kind, base_url and model: what makes two experts the same.
+    ``identity`` is its kind, base_url and model: two experts with equal identity are the same.
     """
 
     identity: dict[str, str]
@@ -125,15 +125,15 @@ class Source(Protocol):
         """The cost of its answers so far."""
 
     def refusal(self, request: Request) -> str | None:
-        """Why it cannot take this request, known without sending it; None if it can."""
+        """Why it cannot accept this request, known without sending it; None if it can."""
 
     def check(self) -> None:
         """Check as `Expert.check` does, without examples."""
 
     def answer(self, requests: Sequence[Request], arrived: Callable[[int, Reply], None]) -> None:
-        """Call ``arrived(index, reply)`` for every request, in any order, from any one thread.
+        """Call ``arrived(index, reply)`` for every request, in any order, from a single thread.
 
-        Raises ExpertError; what has arrived by then is paid for and stays valid.
+        Raises ExpertError; replies that arrived before it are paid for and stay valid.
         """
 
 

@@ -1,8 +1,8 @@
 """The transformer decoder: one Flax module for all families, with an explicit cache.
 
-`config` says what a model has, `transformer` is the module, `dense` its linear maps, `attention` attends over
-blocks of keys and values that rows share, `cache` holds these blocks, `prefill` reads prompts into it, `rope`
-has the rotary position embeddings.
+`config` describes the architecture, `transformer` is the module, `dense` its linear maps, `attention` attends
+over blocks of keys and values that rows share, `cache` holds these blocks, `prefill` fills it with prompts,
+`rope` has the rotary position embeddings.
 """
 
 from jaxmarl_llm.policy.cache import Block, Cache

@@ -12,17 +12,17 @@ from jaxmarl_llm.policy.fused.seen import Seen
 def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
     """Softmax attention of every query to the blocks and to the call's own tokens, as if they were one.
 
-    Each block is attended to on its own, and the results are merged with the weights of their softmax
-    normalisers (the online softmax, arXiv 1805.02867): a block with fewer rows than the batch is read once
+    Each block is attended to separately, and the results are merged with the weights of their softmax
+    normalisers (the online softmax, arXiv 1805.02867). So a block with fewer rows than the batch is read once
     for all rows that share it.
 
     Args:
       q_RLQH: queries of Q heads, rotated, not scaled.
       own: keys and values (R, L, K, H) of this call; Q is a multiple of K.
       blocks: keys (B, K, H, S) and values (B, K, S, H) of earlier tokens, where B divides R.
-      visible: masks of `cache.visibility`, for the blocks and then for ``own``; or `Seen`, then a kernel does
-        the same without writing the scores.
-      query_width: scores are divided by its root; None: H.
+      visible: masks of `cache.visibility`, for the blocks and then for ``own``; or `Seen`: then a kernel
+        computes the same without storing the scores.
+      query_width: scores are divided by its square root; None: H.
 
     Returns:
       (R, L, Q * H), in the dtype of the values.
@@ -40,8 +40,8 @@ def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
     kv_heads = k_own.shape[2]
     q_RLKMH = (q_RLQH * scale).reshape(rows, length, kv_heads, n_heads // kv_heads, width)
     parts = [_attend_block(q_RLKMH, k, v, mask) for (k, v), mask in zip(blocks, visible, strict=True)]
-    # Not stacked and reduced: there are only a few, and the CPU compiler's library for reductions crashes on
-    # arrays of that many axes.
+    # A loop over the few blocks, not stack and reduce: the CPU compiler's library for reductions crashes on
+    # arrays with that many axes.
     top_RLKM = functools.reduce(jnp.maximum, [top for top, _, _ in parts])
     norm_RLKM, out = 0.0, 0.0
     for top, norm, values in parts:
@@ -53,7 +53,7 @@ def attend(q_RLQH, own, blocks, visible, query_width: int | None = None):
 
 
 def _attend_block(q_RLKMH, k_BKHS, v_BKSH, visible_BQS):
-    """Attention to one block: greatest score and sum of exponentials (R, L, K, M), weighted values."""
+    """Attention to one block: maximum score and sum of exponentials (R, L, K, M), weighted values."""
     rows, length, kv_heads, per_kv, width = q_RLKMH.shape
     n_blocks, _, _, slots = k_BKHS.shape
     queries = rows // n_blocks * length
@@ -62,7 +62,7 @@ def _attend_block(q_RLKMH, k_BKHS, v_BKSH, visible_BQS):
     scores = jnp.einsum("bknh,bkhs->bkns", q.reshape(n_blocks, kv_heads, -1, width), k_BKHS)
     scores_BKQMS = scores.astype(jnp.float32).reshape(n_blocks, kv_heads, queries, per_kv, slots)
     scores_BKQMS = jnp.where(visible_BQS[:, None, :, None], scores_BKQMS, -1e30)
-    # The result does not depend on it, so neither does the gradient.
+    # The result does not depend on the maximum, so the gradient does not either.
     top_BKQM = jax.lax.stop_gradient(scores_BKQMS.max(-1))
     weights_BKQMS = jnp.exp(scores_BKQMS - top_BKQM[..., None])
     weights = weights_BKQMS.astype(v_BKSH.dtype).reshape(scores.shape)

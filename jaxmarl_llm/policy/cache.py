@@ -1,8 +1,8 @@
-"""The explicit key/value cache, and which tokens see which in it.
+"""The explicit key/value cache, and which of its tokens each query sees.
 
-Visibility follows positions alone: a key is seen by a query when ``0 <= position(key) <= position(query)``
+Visibility depends only on positions: a query sees a key when ``0 <= position(key) <= position(query)``
 and, in a layer with a window, ``position(query) - position(key) < window``. Padding has negative positions,
-so prompts padded on either side need no other mask. The cache keeps all keys, also those that have left a window.
+so prompts padded on either side need no other mask. The cache keeps all keys, even those outside a window.
 """
 
 import functools
@@ -29,11 +29,11 @@ class Block:
 class Cache:
     """Keys and values of earlier tokens.
 
-    ``recent`` grows with the rows themselves. ``prefixes``, the earliest first, are read only and may have
-    fewer rows: with G rows of the batch to each of its own, row r reads row r // G of a prefix, so that all
-    samples share a prompt, and all prompts what they begin with. ``index`` is the next free slot of
-    ``recent``. ``newest`` are the tokens of the last call until `settled` writes them there: a loop that
-    writes before it reads does so in place, one that writes what it has read copies the block.
+    ``recent`` holds each row's own tokens and grows. ``prefixes``, the earliest first, are read-only and may
+    have fewer rows: if each prefix row serves G rows of the batch, row r reads row r // G of the prefix. So
+    all samples share a prompt, and all prompts share their common beginning. ``index`` is the next free slot
+    of ``recent``. ``newest`` are the tokens of the last call until `settled` writes them into ``recent``: a
+    loop that writes before it reads does so in place, one that writes what it has read copies the block.
     """
 
     recent: Block | None
@@ -43,18 +43,18 @@ class Cache:
 
     @classmethod
     def after(cls, *prefixes: Block) -> "Cache":
-        """A cache whose next call brings all tokens that follow the prefixes at once."""
+        """A cache whose next call passes all tokens that follow the prefixes at once."""
         return cls(recent=None, index=jnp.int32(0), prefixes=prefixes)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """All blocks that can be read, the rows' own last."""
+        """All blocks that can be read, ``recent`` last."""
         return self.prefixes if self.recent is None else (*self.prefixes, self.recent)
 
     def take(self, rows_R: jax.Array) -> "Cache":
-        """The recent block as one more prefix, row r of it the block's row ``rows_R[r]``; other prefixes likewise.
+        """The recent block as one more prefix whose row r is the row ``rows_R[r]``; other prefixes likewise.
 
-        A block of a single row stays as it is: all rows share it, and nothing is copied.
+        A block with a single row is unchanged: all rows share it, and nothing is copied.
         """
         n_rows = self.recent.positions_BS.shape[0]
 
@@ -90,7 +90,7 @@ class Cache:
     def fan_out(self, samples: int, slots: int | None) -> "Cache":
         """Turn the recent block into one more prefix, shared by ``samples`` rows each.
 
-        ``slots`` is the room for new tokens of each row; None means the next call brings them all at once.
+        ``slots`` is the room for new tokens of each row; None means the next call passes them all at once.
         """
         after = Cache.after(*self.blocks)
         if slots is None:
@@ -108,7 +108,7 @@ class Cache:
     def extend(self, k_YBLKH: jax.Array, v_YBLKH: jax.Array, positions_BL: jax.Array) -> "Cache":
         """The cache after a call on a `settled` one: its keys, values and positions are the newest.
 
-        If there is no recent block yet, they become it. All may have an agent axis where `agent_axes` says.
+        If there is no recent block yet, they become it. All may have an agent axis, see `agent_axes`.
         """
         k_YBKHL = jax.tree.map(lambda x: jnp.moveaxis(x, -3, -1), k_YBLKH)
         v_YBKLH = jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), v_YBLKH)
@@ -118,10 +118,10 @@ class Cache:
         return self.replace(newest=new)
 
     def settled(self) -> "Cache":
-        """The cache with the newest tokens among the recent ones, where they can be read.
+        """The cache with the newest tokens written into the recent block, where they can be read.
 
-        Outside of ``vmap`` over agents all may have an agent axis where `agent_axes` says. In a loop that is
-        the place to do it: inside, the write would move that axis to the front and copy the whole block.
+        Outside ``vmap`` over agents all may have an agent axis, see `agent_axes`. In a loop, call it outside
+        the ``vmap``: inside, the write would move that axis to the front and copy the whole block.
         """
         if self.newest is None:
             return self
@@ -135,10 +135,9 @@ class Cache:
         return self.replace(recent=recent, index=index, newest=None)
 
     def apart(self) -> "Cache":
-        """The cache with each layer's keys and values as arrays of their own.
+        """The cache with separate arrays of keys and values for each layer.
 
-        A loop that adds tokens to it then does not take them out of, and put them back into, one array of all
-        layers at every token.
+        A loop that adds tokens then need not slice and rewrite one array of all layers at every token.
         """
 
         def split(block: Block) -> Block:
@@ -148,11 +147,11 @@ class Cache:
 
 
 def agent_axes(prefixes: int, apart: bool = False) -> Cache:
-    """The ``vmap`` axes over agents of a cache with so many prefixes.
+    """The ``vmap`` axes over agents of a cache with this number of prefixes.
 
-    Keys and values have it behind the layers (if these are not `Cache.apart`): the scan over layers would
-    otherwise move whole caches at every token. The write index stays one scalar: batched, the cache update
-    would become a scatter.
+    Keys and values have the agent axis after the layer axis (unless they are `Cache.apart`): otherwise the
+    scan over layers would move whole caches at every token. The write index stays one scalar: batched, the
+    cache update would become a scatter.
     """
     axis = 0 if apart else 1
     block = Block(axis, axis, 0)
@@ -165,7 +164,7 @@ def visibility(
     """Masks (rows, queries, keys) of each block of the cache, then of the call's own tokens.
 
     The queries of rows that share a row of a prefix are adjacent. With ``segments_BL`` own tokens see only
-    those of the same number. With ``window`` a query sees so many positions, of which its own is the last.
+    own tokens with the same number. With ``window`` a query sees that many positions, its own included.
     """
     blocks_BS = (*(block.positions_BS for block in cache.blocks), positions_BL)
     *earlier, own = (

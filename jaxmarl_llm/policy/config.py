@@ -1,4 +1,4 @@
-"""The architecture of a decoder: its sizes, and what a family has that others lack."""
+"""The architecture of a decoder: its sizes, and the features that only some families have."""
 
 import dataclasses
 
@@ -10,11 +10,11 @@ ACTIVATIONS = ("silu", "gelu_tanh")
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Layers that attend to the latest tokens only.
+    """Layers that attend only to the latest tokens.
 
     Attributes:
       size: positions that a query sees, its own included.
-      layers: of every layer, whether it has a window.
+      layers: for every layer, whether it has a window.
       rope: rotary settings of these layers.
     """
 
@@ -47,9 +47,9 @@ class PolicyConfig:
     pad_row: int | None = None  # row of the embedding that its own framework never trains as an input
     activation: str = "silu"  # of the gate, one of ACTIVATIONS
     norm_offset: float = 0.0  # the norms multiply by this plus their scale
-    post_norms: bool = False  # norms also behind attention and feed-forward
-    scaled_embeddings: bool = False  # embeddings are read times the root of d_model
-    query_width: int | None = None  # scores are divided by its root; None: head_dim
+    post_norms: bool = False  # norms also after attention and feed-forward
+    scaled_embeddings: bool = False  # input embeddings are multiplied by the square root of d_model
+    query_width: int | None = None  # scores are divided by its square root; None: head_dim
     windows: Windows | None = None
 
     def __post_init__(self):
@@ -62,7 +62,7 @@ class PolicyConfig:
 
     @property
     def kinds(self) -> tuple[tuple[RopeConfig, int | None], ...]:
-        """Rotary settings and window (None: everything is seen) of each kind of layer."""
+        """Rotary settings and window (None: no window) of each kind of layer."""
         plain = (self.rope, None)
         return (plain,) if self.windows is None else (plain, (self.windows.rope, self.windows.size))
 

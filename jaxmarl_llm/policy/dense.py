@@ -9,17 +9,17 @@ from jax.ad_checkpoint import checkpoint_name
 
 from jaxmarl_llm.utils import quantised
 
-LINEAR = "linear map"  # what the backward pass does not recompute with ``policy.remat=dots``
+LINEAR = "linear map"  # name of the outputs that are not recomputed with ``policy.remat=dots``
 
 
 class Product(enum.Enum):
     """How rows x (R, D) are multiplied with a kernel W.
 
-    XLA's library for CPUs lays the second factor out anew at every call. With few rows that takes longer than the
-    product, if the second factor is the kernel; benchmarks/products.py measures both.
+    XLA's CPU library copies the second factor into a new layout at every call. If that factor is the kernel
+    and there are few rows, the copy takes longer than the product; benchmarks/products.py measures both.
     """
 
-    ROWS_FIRST = "x W"  # W is (D, E); everywhere but in a CPU's sampler
+    ROWS_FIRST = "x W"  # W is (D, E); everywhere except in a sampler on a CPU
     TURNED = "x W^T"  # W is (E, D)
     WEIGHTS_FIRST = "(W x^T)^T"  # W is (E, D)
 
@@ -36,20 +36,20 @@ def multiply(product: Product, x_RD, kernel, out):
     if product is Product.TURNED:
         return jax.lax.dot_general(x_RD, kernel, (((1,), (1,)), ((), ())), preferred_element_type=out)
     y_ER = jax.lax.dot_general(kernel, x_RD, (((1,), (1,)), ((), ())), preferred_element_type=out)
-    # Without the barrier the compiler turns the product around again.
+    # Without the barrier the compiler swaps the factors back.
     return jax.lax.optimization_barrier(y_ER).T
 
 
 def aligned(vector, like):
-    """A vector over the last axis of ``like``, given its rank: implicit rank promotion is not relied on."""
+    """A vector over the last axis of ``like``, reshaped to its rank: no implicit rank promotion is needed."""
     return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
 
 
 class Dense(nn.Module):
     """Linear map with an optional low-rank addition: y = x W + b + (x A) B.
 
-    Products are of numbers in ``dtype``; ``out_dtype``, by default the same, is that of their sums. A quantised kernel
-    (`utils.quantised`) is always multiplied as with `Product.ROWS_FIRST`.
+    Inputs are in ``dtype``, sums in ``out_dtype`` (by default the same). A quantised kernel
+    (`utils.quantised`) is always multiplied as in `Product.ROWS_FIRST`.
     """
 
     features: int
@@ -60,7 +60,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        # One axis of rows: over several, the gradient's product would begin with a transpose of them all.
+        # One axis of rows: with several, the gradient's product would first transpose all of them.
         x_RD = x.reshape(-1, x.shape[-1])
         out = self.out_dtype or self.dtype
         if self.has_variable(quantised.COLLECTION, "values"):

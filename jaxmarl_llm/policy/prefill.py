@@ -1,4 +1,4 @@
-"""Prefill: run prompts through the model once, the common beginning of an agent's prompts as a single row."""
+"""Prefill: run prompts through the model once; the common prefix of an agent's prompts is a single row."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def prompt_positions(lengths_B: jax.Array, width: int) -> jax.Array:
 
 
 def prefill_shared(policy, variables, tokens_C, length) -> Block:
-    """Keys and values of one agent's shared beginning, as a block of one row."""
+    """Keys and values of the shared prefix of one agent's prompts, as a block of one row."""
     slots_C = jnp.arange(tokens_C.shape[0])
     positions_C = jnp.where(slots_C < length, slots_C, -1)
     _, cache = policy.apply(variables, tokens_C[None], positions_C[None], method="hidden")
@@ -22,9 +22,9 @@ def prefill_shared(policy, variables, tokens_C, length) -> Block:
 def prefill(policy, variables, prompts_BP, lengths_B, *before: Block | None):
     """Features (B, D) of the last prompt token and the cache of the whole prompts, of one agent.
 
-    ``before`` are the keys and values of the tokens before ``prompts_BP``, the earliest first, None for none; a row of
-    a block of S rows is that of B / S adjacent prompts. The prompts are padded on the left; for a kernel, which knows
-    lengths and no masks, they are turned here.
+    ``before`` are the keys and values of the tokens before ``prompts_BP``, the earliest first, None for none;
+    each row of a block of S rows serves B / S adjacent prompts. The prompts are padded on the left; a kernel
+    takes lengths instead of masks, so for it the padding is moved to the right here.
     """
     blocks = tuple(block for block in before if block is not None)
     positions_BP = prompt_positions(lengths_B, prompts_BP.shape[1])
@@ -40,7 +40,7 @@ def prefill(policy, variables, prompts_BP, lengths_B, *before: Block | None):
 
 
 def features(policy, variables, texts_BP, lengths_B) -> jax.Array:
-    """Features (B, P, D) of every token of left-padded texts, of one agent; those of padding mean nothing."""
+    """Features (B, P, D) of every token of left-padded texts, of one agent; meaningless for padding."""
     positions_BP = prompt_positions(lengths_B, texts_BP.shape[1])
     if policy.kernel is not None:
         texts_BP, positions_BP = _padded_on_the_right((texts_BP, positions_BP), lengths_B)
@@ -53,14 +53,14 @@ def features(policy, variables, texts_BP, lengths_B) -> jax.Array:
 
 
 def _padded_on_the_right(arrays_BP, lengths_B: jax.Array):
-    """Left-padded arrays with their padding behind what it was in front of."""
+    """Left-padded arrays with the padding moved to the right."""
     width = arrays_BP[0].shape[1]
     from_BP = (jnp.arange(width)[None] + width - lengths_B[:, None]) % width
     return [jnp.take_along_axis(x_BP, from_BP, axis=1) for x_BP in arrays_BP]
 
 
 def _tokens_before(blocks: tuple[Block, ...], rows: int) -> jax.Array:
-    """Tokens (B,) in the blocks before each of so many rows."""
+    """Number of tokens (B,) in the blocks before each of ``rows`` rows."""
     number_B = jnp.zeros(rows, jnp.int32)
     for block in blocks:
         number_S = block.positions_BS.max(axis=1) + 1

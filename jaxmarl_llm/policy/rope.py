@@ -14,7 +14,7 @@ ROPE_KINDS = ("default", "linear", "llama3", "yarn")
 
 @dataclasses.dataclass(frozen=True)
 class RopeConfig:
-    """Rotary settings; the fields beyond ``theta`` are read by the scaled kinds only.
+    """Rotary settings; only the scaled kinds use the fields after ``theta``.
 
     Attributes:
       kind: one of `ROPE_KINDS`.
@@ -44,7 +44,7 @@ class RopeConfig:
 
 
 def _llama3(freq: np.ndarray, rope: RopeConfig) -> np.ndarray:
-    """Long wavelengths are stretched by ``factor``, short ones kept, a linear blend between (Llama 3.1)."""
+    """Stretch long wavelengths by ``factor``, keep short ones, blend linearly in between (Llama 3.1)."""
     turns = rope.original_max_positions * freq / (2 * math.pi)
     blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     blend = np.clip(blend, 0.0, 1.0)

@@ -2,7 +2,7 @@
 
 Parameters are the Linen variables ``{"params": ...}``; layers are stacked on a leading axis and scanned. A
 second collection ``"lora"`` may hold low-rank adapters of the same tree (see `adapters`); without it the
-plain model runs. Kernels of the layers may be in a third one instead, in 8 or 4 bits (`utils.quantised`).
+base model runs. A third collection may hold the layers' kernels in 8 or 4 bits (`utils.quantised`).
 """
 
 import functools
@@ -21,8 +21,8 @@ from jaxmarl_llm.policy.fused.seen import Kernel, seen
 from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.utils.errors import UserError
 
-# What the backward pass recomputes: nothing; all but the outputs of the linear maps (attention weights and
-# activations: little work for most of the memory); whole layers.
+# What the backward pass recomputes: nothing; everything except the outputs of the linear maps (attention
+# weights and activations: most of the memory for little work); whole layers.
 REMAT = ("none", "dots", "full")
 COLLECTIONS = ("params", "lora", quantised.COLLECTION)  # of the layers' variables
 _ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approximate=True)}
@@ -31,7 +31,7 @@ _ACTIVATIONS = {"silu": nn.silu, "gelu_tanh": functools.partial(nn.gelu, approxi
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (arXiv 1910.07467), computed in float32.
 
-    The result is multiplied by ``config.norm_offset`` plus the parameter, which begins so that this is 1.
+    The result is multiplied by ``config.norm_offset`` plus the parameter; this sum is 1 at initialisation.
     """
 
     config: PolicyConfig
@@ -72,7 +72,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Transformer layer with norms before its two parts, perhaps also behind, and a gated feed-forward.
+    """Transformer layer with norms before (optionally also after) its two parts, and a gated feed-forward.
 
     ``kind`` and ``views`` as in `_view`.
     """
@@ -100,12 +100,12 @@ class Layer(nn.Module):
 
 
 def _view(views, kind):
-    """What attention in a layer reads of the positions: rotary tables, and masks of visible keys.
+    """The position-dependent inputs of attention in a layer: rotary tables, and masks of visible keys.
 
     Args:
-      views: these of every kind of layer, in the order of `PolicyConfig.kinds`; `Seen` in place of masks for
-        a kernel.
-      kind: which; an array where layers are scanned, None where there is only one.
+      views: these inputs for every kind of layer, in the order of `PolicyConfig.kinds`; `Seen` instead of
+        masks for a kernel.
+      kind: index of the kind; an array if layers are scanned, None if there is only one kind.
     """
     if kind is None or isinstance(kind, int):
         return views[kind or 0]
@@ -116,25 +116,26 @@ class Policy(nn.Module):
     """A causal language model.
 
     ``policy.apply(params, tokens_BL, positions_BL, cache=None) -> (logits_BLV, cache)``. Without a cache the
-    returned one holds this call's keys and values. Logits are float32 whatever the compute dtype, their sums
-    too: rounded to bfloat16, several of 49,152 often share the greatest value.
+    returned one holds this call's keys and values. Logits are float32 and summed in float32 for every compute
+    dtype: rounded to bfloat16, several of 49,152 logits often share the maximum.
 
-    With ``apart`` every layer has variables of its own (``layers_0``, ..), its part of the cache too (see
+    With ``apart`` every layer has separate variables (``layers_0``, ..) and a separate part of the cache (see
     `Cache.apart`), and ``remat`` is not applied: for reading one token at a time, see `decode`.
 
-    With ``pad_row_fixed`` reading ``config.pad_row`` gives its embedding no gradient, as torch's
+    With ``pad_row_fixed`` reading ``config.pad_row`` gives its embedding no gradient, like torch's
     ``nn.Embedding(padding_idx=..)``; as a row of a tied head it still gets one.
 
     ``fetch(name, params)`` is applied to the parameters of a layer, the embedding and the head where they are
     used; it may change where they are placed, but not their values.
 
-    With ``kernel`` calls of more than one token attend by it (`attention.attend`). All rows of tokens, and of the
-    cache's blocks, must then be padded on the right: their tokens come first, in the order of their positions.
+    With ``kernel`` calls of more than one token use it for attention (`attention.attend`). All rows of tokens
+    and of the cache's blocks must then be padded on the right: tokens first, in the order of their positions.
 
-    ``product`` writes the products with kernels, which are the other way round with some (`dense.Product`).
+    ``product`` says how products with kernels are computed; some kinds store kernels transposed
+    (`dense.Product`).
 
-    ``unused_ids``: ranges (first, end) of ids that are no token of the tokenizer, as in a vocabulary that was filled
-    up to a round size. Nobody draws them: their logits are -1e30.
+    ``unused_ids``: ranges (first, end) of ids that are not tokens of the tokenizer, for example in a
+    vocabulary padded to a round size. They are never sampled: their logits are -1e30.
     """
 
     config: PolicyConfig
@@ -184,13 +185,13 @@ class Policy(nn.Module):
             is_pad_BL = tokens_BL == c.pad_row
             x_BLD = jnp.where(is_pad_BL[..., None], jax.lax.stop_gradient(x_BLD), x_BLD)
         x_BLD = x_BLD.astype(self.dtype)
-        # The root is rounded to the dtype too, as transformers does.
+        # The square root is also rounded to the dtype, as in transformers.
         return x_BLD * jnp.asarray(c.d_model**0.5, self.dtype) if c.scaled_embeddings else x_BLD
 
     def _stacked(self, layer: type) -> nn.Module:
         """Build all layers as one scan."""
         if self.remat != "none":
-            # By name: under a vmap over agents with weights of their own every product has a batch axis.
+            # By name: under a vmap over agents with separate weights every product has a batch axis.
             save = jax.checkpoint_policies.save_only_these_names(LINEAR)
             layer = nn.remat(layer, prevent_cse=False, policy=save if self.remat == "dots" else None)
         stack = nn.scan(

@@ -1,8 +1,8 @@
-"""Checks of a class or function of your own against the contract of its interface, one for each interface.
+"""Checks of your own class or function against the contract of its interface, one for each interface.
 
-Each takes what a run would take, raises AssertionError with the rule that is broken and the value that breaks
-it, and returns None. They need no configuration and no test runner; the tests of the package run them on
-everything that it brings along.
+Each takes the same objects as a run, raises AssertionError with the broken rule and the value that breaks it,
+and returns None. They need no configuration and no test runner; the package's tests run them on all of its
+own implementations.
 """
 
 from jaxmarl_llm.testing.forests import small_forest

@@ -16,7 +16,7 @@ def small_forest(
 
     Args:
       agents: names.
-      rewards: by item, those of its aligned joint answers; equally many of each item.
+      rewards: by item, the rewards of its aligned joint answers; the same number for each item.
       tokens: token ids are from 1 to less than this; completions have one to three of them.
 
     Returns:
@@ -38,7 +38,7 @@ def small_forest(
 
 
 def _turn(i: int, tokens: int, **place) -> Turn:
-    """Turn i, with a prompt of 2 tokens or more and a completion of its own."""
+    """Turn i, with a prompt of 2 tokens or more and its own completion."""
     completion = (1 + (7 * i + np.arange(1 + i % 3)) % (tokens - 1)).astype(np.int32)
     return Turn(
         id=i,

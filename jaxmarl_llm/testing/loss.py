@@ -40,28 +40,28 @@ def check_loss(
 ) -> None:
     """Check a loss against the contract of `losses` on random arrays.
 
-    Arrays are made from the names of its arguments, whose letters after the last ``_`` are the axes: ``_BL`` rows
+    Arrays are made from the names of its arguments. Letters after the last ``_`` are the axes: ``_BL`` rows
     of tokens, ``_B`` rows, ``_P`` pairs, ``_PT`` pairs of turns, ``_NP`` of N agents, ``_BLK`` K candidates.
     ``mask`` marks a mask (of all arrays, or ``winner_mask_PT`` of those that begin with ``winner``),
-    ``turns`` integers below 2. A row is masked as a whole, so that some rows have no tokens.
+    ``turns`` integers below 2. One row is masked completely, so that it has no tokens.
 
-    Rules: it returns a `SumCount` of finite float32; values behind the mask, and further masked tokens, change
-    neither the sum, the count nor a gradient, and get none; rows may come in any order; the losses of two
-    halves of the rows add up to that of all, as those of micro-batches do, and without any row they are 0;
-    the count does not depend on values; `jax.jit` and `jax.vmap` change nothing; constants (`CONSTANT`) get no
-    gradient, and the gradient of the others is that of finite differences. If it takes advantages, descending
-    it makes tokens likelier, the greater their advantage.
+    Rules: it returns a `SumCount` of finite float32; masked values and additional masked tokens change no
+    sum, count or gradient, and get no gradient; the order of rows does not matter; the losses of two
+    halves of the rows (micro-batches) add up to the loss of all rows, and without rows the loss is 0; the
+    count does not depend on values; `jax.jit` and `jax.vmap` change nothing; constants (`CONSTANT`) get no
+    gradient, and the other gradients agree with finite differences. If it takes advantages, a descent step
+    raises a token's probability more, the greater its advantage.
 
     Args:
-      loss: a function with such arguments, without what `functools.partial` has set already.
-      optional: arguments with a default that are to be given too.
-      for_training: check it as a run calls ``train.loss`` (`update.custom_loss.apply`): masked values are 0
-        whatever they were, and gradients are taken to log-probabilities and entropies alone.
-      finite_differences: False: leave them out, for a loss whose gradient is not its derivative.
+      loss: a function with such arguments, except those that `functools.partial` has already set.
+      optional: arguments with a default that should also be passed.
+      for_training: check it as a run calls ``train.loss`` (`update.custom_loss.apply`): masked values are
+        set to 0, and gradients are taken only by log-probabilities and entropies.
+      finite_differences: False: skip them, for a loss whose gradient is not its derivative.
       seed: of the arrays.
 
     Raises:
-      AssertionError: with the rule that is broken, and the value.
+      AssertionError: with the broken rule and the value.
     """
     arrays = random_arrays(arguments(loss, optional), np.random.default_rng(seed))
     if for_training:
@@ -112,7 +112,7 @@ def _with_gradient(loss: Callable, floats: Sequence[str], arrays: Mapping[str, A
 
 
 def _mapped(loss: Callable, arrays: Arrays, variants: Mapping[str, Arrays], floats: Sequence[str]) -> dict:
-    """What `_with_gradient` gives for all variants, compiled once and mapped over them; and the directions."""
+    """`_with_gradient` of all variants, compiled once and mapped over them; and the directions."""
     inputs = {name: each for name, each in variants.items() if not name.startswith("along")}
     stacked = {name: np.stack([each[name] for each in inputs.values()]) for name in arrays}
     program = jax.jit(jax.vmap(functools.partial(_with_gradient, loss, floats)))

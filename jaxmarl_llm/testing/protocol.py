@@ -1,4 +1,4 @@
-"""Check of a protocol: what it asks for, what it hands to the judge, and that its state is the episode's."""
+"""Check of a protocol: its requests, the answers it passes to the judge, and that it keeps no own state."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,23 +37,24 @@ def check_protocol(
 ) -> None:
     """Check a protocol against `protocols.types.Protocol`, in three episodes without a model.
 
-    Rules: it asks agents of the team, about items of the episode, with chat messages; what a request
-    continues, follows or shows is there already, and about the same item; all requests of a step are for
-    equally many samples, and so are those to an agent in one turn; a node holds answers, of one item and
-    turn, equally many of each agent; every answer becomes part of a joint answer, no remark does, and every
-    item is answered; what is refused led to an answer or is part of one; it ends; it does not change the
-    episode; the same episode is the same again after another one, so that the protocol keeps nothing to itself.
+    Rules: it asks agents of the team, about items of the episode, with chat messages; a request continues,
+    follows or shows only things that exist already and are about the same item; all requests of a step have
+    the same number of samples, and so have all requests to an agent in one turn; a node holds answers of one
+    item and turn, the same number from each agent; every answer becomes part of a joint answer, remarks do
+    not, and every item is answered; everything refused led to an answer or is part of one; it ends; it does
+    not change the episode; repeating an episode after another one gives the same result, so the protocol
+    keeps no state.
 
     Args:
       protocol: one that is judged, as a training or an evaluation takes it.
       task: gives the items, the agents and the judge.
       items: number of the task's first items that an episode is about.
       joint_mode: how samples become joint answers, see `forest.joint_samples`.
-      conversations: number of joint answers to each item that nothing follows, as an evaluation asks for it;
+      conversations: number of joint answers to each item that nothing follows, as an evaluation needs them;
         None: any.
       texts: (request, number of texts by its agent so far) -> the next text; None: 'a0', 'a1', .. of 'a'.
       most_steps: number of steps after which it should have ended.
-      partners: names of those who are none of the task's agents and are asked for remarks all the same.
+      partners: names outside the task's agents that may still be asked for remarks.
 
     Raises:
       AssertionError: with the rule that is broken, and the value.

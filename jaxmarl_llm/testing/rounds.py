@@ -26,7 +26,7 @@ def check_rounds(task: RoundsTask, rows: Sequence[tuple], judgements: Sequence[J
 
 
 def _check_round_prompts(task: Any, item: Any, outcome: Any) -> None:
-    """Prompts of rounds, with marks in the place of what other agents would have written."""
+    """Prompts of rounds, with marks in place of other agents' texts."""
     require(isinstance(task.source(item), str), "source: a text", task.source(item))
     lesson, other = ((f"{mark} mark", outcome.status, outcome.score) for mark in ("first", "second"))
     shows = {"write_with_lessons": (task.write_with_lessons(item, [lesson], [other]), (lesson[0], other[0]))}

@@ -28,18 +28,17 @@ def check_system(
 ) -> None:
     """Check a system against `systems.types.System` and `Credit` on a forest.
 
-    Rules: credit is an advantage, a return and an integer group for every turn; advantages are finite, the same
-    when they are asked for again, and 0 for samples that nobody learns from, where no reward applies, and where
-    nobody is to learn; the forest stays as it is; metrics are numbers; models that are saved and restored
-    give the same credit as they did, bit for bit. With a team, the update of its agents: see
-    `update.check_update`.
+    Rules: credit is an advantage, a return and an integer group for every turn; advantages are finite, the
+    same in a second call, and 0 for samples that are not learned from, without a reward, or if no agent
+    should learn; the forest is unchanged; metrics are numbers; saved and restored models give the same
+    credit, bit for bit. With a team, the update of its agents: see `update.check_update`.
 
     Args:
       system: as at the beginning of a run; it learns from the forest.
-      forest: of an iteration, with different rewards; None where no rollout is made.
+      forest: of an iteration, with different rewards; None if there is no rollout.
       group_relative: it compares rewards within a group, so that equal rewards must give advantages of 0.
-      team: local models with the agents of the forest; None: the update is not looked at.
-      temperature: at which the forest was drawn.
+      team: local models with the agents of the forest; None: the update is not checked.
+      temperature: sampling temperature of the forest.
 
     Raises:
       AssertionError: with the rule that is broken, and the value.

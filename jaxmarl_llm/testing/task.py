@@ -19,7 +19,7 @@ from jaxmarl_llm.testing.rounds import check_rounds
 from jaxmarl_llm.testing.rules import call, require, require_messages
 from jaxmarl_llm.utils import content
 
-# Answers that no task should pay for, and that no judge may break on.
+# Answers that no task should reward, and that must not crash a judge.
 WORTHLESS = ("", " \n\t", "\0\ufffd\N{SLIGHTLY SMILING FACE}", "```python\ndef", "(" * 300, "word " * 400)
 EPISODES = 4  # of a world
 References = Callable[[Any], Mapping[str, Any] | None]
@@ -33,21 +33,21 @@ def check_task(
     answers: Sequence[Mapping[str, str]] = (),
     references: References | None = None,
 ) -> None:
-    """Check a task against `tasks.types.Task` and the interfaces that extend it, as far as it has them.
+    """Check a task against `tasks.types.Task` and those extending interfaces that it implements.
 
-    The judge is given worthless answers (empty, garbage, very long), the reference answers, and ``answers``,
-    in one batch, in the opposite order, and one by one. Of a task with a ``world`` a few episodes of legal actions
-    are judged too, step by step, twice.
+    The judge gets worthless answers (empty, garbage, very long), the reference answers, and ``answers``, in
+    one batch, in reverse order, and one by one. For a task with a ``world``, a few episodes of legal actions
+    are also judged, step by step, twice.
 
-    Rules: names and task_ids differ; prompts are chat messages to every agent and do not change; an answer
-    gets a `Judgement` with the parts that the task names and a finite total in its range, or None; the same
-    answer always gets the same scores; bad batches are a ValueError; nothing that is given is changed; a
-    worthless answer does not earn more than the reference; returns are on the 0..100 scale; every agent gets
-    a feedback; programs are judged one by one, and prompts show the lesson, reflection or plan they are given.
+    Rules: names and task_ids are unique; prompts are chat messages to every agent and do not change; each
+    answer gets a `Judgement` with the task's parts and a finite total in its range, or None; the same
+    answer always gets the same scores; bad batches raise ValueError; no argument is changed; a worthless
+    answer does not earn more than the reference; returns are on the 0..100 scale; every agent gets feedback;
+    programs are judged one by one, and prompts show the given lesson, reflection or plan.
 
     Args:
-      task: a `Task`, or an object as docs/tasks.md describes it, which is completed as a run does it.
-      items: the number of its first items that are looked at.
+      task: a `Task`, or an object as in docs/tasks.md, which is completed as in a run.
+      items: the number of its first items that are checked.
       answers: further joint answers, {agent: text}, to all of these items.
       references: item -> the best known answer, {agent: text, or a list of texts}, or None; None: the
         task's own ``references``, if it has them.
@@ -143,7 +143,7 @@ def _judge(task: Task, items: Sequence[Any], completions: dict[str, list[str]]) 
 def _check_episodes(task: Any) -> None:
     """Episodes of legal actions, each judged after every step, and once more.
 
-    The longest history comes first: a `WorldTask` plays that of the first answer again, without what it remembers.
+    The longest history comes first: a `WorldTask` replays the first answer's history without its cache.
     """
     rule = "world: every legal action can be taken"
     for start, joints, _ in call(rule, lambda: list(explore.episodes_of(task.world, EPISODES))):

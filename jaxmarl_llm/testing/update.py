@@ -1,4 +1,4 @@
-"""Check of the update that follows from a credit, against a loss that is written without the package's own."""
+"""Check of the update that a credit gives, against a loss that does not use the package's losses."""
 
 import functools
 from typing import Any
@@ -25,9 +25,9 @@ def check_update(credit: Credit, team: Team, temperature: float = 1.0) -> None:
 
         - sum over turns (1 / R) sum_r A_r sum_l log pi(token l of completion r)     R completions in the turn
 
-    read row by row, each padded to another width, so that prompts and padding have no part in it; what stands
-    behind the end of a completion changes no bit of it; without advantages an agent's gradient is exactly 0, and
-    those of the others stay as they were.
+    computed row by row, each padded to another width, so that prompts and padding have no influence; tokens
+    after the end of a completion change no bit of it; without advantages an agent's gradient is exactly 0,
+    and those of the others are unchanged.
 
     Raises:
       AssertionError: with the rule that is broken, and the value.

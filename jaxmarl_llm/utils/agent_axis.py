@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 
 class Kept(np.ndarray):
-    """An array that nobody else changes: who copies it to be safe from changes gets the array itself."""
+    """An array that is never changed elsewhere: a deep copy returns the array itself."""
 
     def __deepcopy__(self, memo) -> "Kept":
         return self
@@ -23,8 +23,8 @@ def take(tree, n: int):
 def apart(tree, agents: int) -> list:
     """All agents of a stacked tree, as `take` gives each, from the devices' shards.
 
-    Each number comes to the host once, all of them on their way at the same time, and no array keeps a copy of
-    itself there, as it would if it were read as a whole. The results are `Kept`, which Orbax does not copy again.
+    Each number is copied to the host once, all copies run at the same time, and no array keeps a cached copy
+    there, as it would if it were read as a whole. The results are `Kept`, which Orbax does not copy again.
     """
     leaves, structure = jax.tree.flatten(tree)
     shards = [[s for s in x.addressable_shards if s.replica_id == 0] for x in leaves]
@@ -50,7 +50,7 @@ def _parts(x: jax.Array, shards: list, agents: int) -> list:
 
 
 def _on_host(shard) -> np.ndarray:
-    """The numbers of a shard; of a CPU a copy, as a view of what it computes in would change with it."""
+    """The numbers of a shard; on a CPU a copy, because a view would change with the device's buffer."""
     held = np.asarray(shard.data)
     return held.copy() if shard.device.platform == "cpu" else held
 
@@ -85,8 +85,8 @@ def allocate(tree):
 def put(stacked, one, n: int):
     """Replace agent n of a stacked tree; its arrays stay where they are. ``stacked`` is donated.
 
-    Arrays that are bound to no device stay so: bound ones would make every program that reads them be
-    compiled once more.
+    Uncommitted arrays (bound to no device) stay so: if they were committed, every program that reads them
+    would be compiled again.
     """
     leaves, tree = jax.tree.flatten(stacked)
     parts = jax.tree.leaves(one)[::-1]

@@ -1,19 +1,19 @@
-"""When this process compiles, as JAX reports it, and a clock that stands still meanwhile, for honest estimates."""
+"""When this process compiles, as reported by JAX, and a clock that stops meanwhile, for better estimates."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Of a program JAX reports first that it is traced, then that it is translated, then that it is compiled.
+# JAX reports three stages of a program: traced, translated, compiled.
 TRACED = "/jax/core/compile/jaxpr_trace_duration"
 STAGES = (TRACED, "/jax/core/compile/jaxpr_to_mlir_module_duration")
 COMPILED = "/jax/core/compile/backend_compile_duration"
-WORTH_NAMING = 0.1  # seconds of tracing; what takes less is compiled before anybody reads it
+WORTH_NAMING = 0.1  # seconds of tracing; faster programs are compiled before a message could be read
 
 
 class CompileTimes:
-    """Seconds spent compiling, and who is told while a program compiles.
+    """Seconds spent compiling, and callbacks while a program compiles.
 
     Args:
       clock: seconds, monotonic.
@@ -28,16 +28,16 @@ class CompileTimes:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent compiling so far; those of two programs at a time count once."""
+        """Seconds spent compiling so far; time in which two programs compile counts once."""
         with self._lock:
             return sum(end - start for start, end in self._spans)
 
     def clock(self) -> float:
-        """The time without what was spent compiling (s)."""
+        """The time without the time spent compiling (s)."""
         return self._now() - self.seconds
 
     def record(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
-        """Take in an event of JAX, in its form: a stage of a program that took so many seconds and ends now."""
+        """Record an event of JAX: a stage of a program that took ``duration_secs`` and ends now."""
         del kwargs  # the name of the function
         if event not in (*STAGES, COMPILED):
             return
@@ -64,7 +64,7 @@ class CompileTimes:
     def watched(self, tell: Callable[[bool], None]) -> Iterator[None]:
         """Call ``tell`` with True when a program begins to compile, and with False when it is compiled.
 
-        Of several only the innermost is told.
+        If several are active, only the innermost is called.
         """
         self._watchers.append(tell)
         self._named = False

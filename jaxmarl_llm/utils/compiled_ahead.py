@@ -1,4 +1,4 @@
-"""Programs of several widths of prompts, compiled together before any of them is waited for."""
+"""Programs for several prompt widths, compiled in parallel before the first one is used."""
 
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ class Display(Protocol):
 class CompiledAhead:
     """Compiles a jitted function for all widths when it is first called with arguments of a kind.
 
-    What is compiled lies in JAX's own cache of programs, so that the function is called as ever.
+    Compiled programs are in JAX's own cache, so the function is called as usual.
 
     Args:
       display: makes the progress bar for a number of programs.
@@ -33,7 +33,7 @@ class CompiledAhead:
 
         Args:
           function: jitted.
-          arguments: positional and keyword arguments for a width; all that is the same for all widths may be arrays.
+          arguments: positional and keyword arguments for a width; those equal for all widths may be arrays.
           widths: in tokens.
         """
         new = []
@@ -52,6 +52,6 @@ class CompiledAhead:
 
 
 def _kind(arguments: Any) -> Hashable:
-    """What decides which program serves some arguments: shapes and dtypes of arrays, and everything static."""
+    """The key of the program for some arguments: shapes and dtypes of arrays, and everything static."""
     leaves, structure = jax.tree.flatten(arguments)
     return structure, tuple((x.shape, x.dtype) if hasattr(x, "dtype") else x for x in leaves)

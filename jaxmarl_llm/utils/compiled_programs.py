@@ -1,8 +1,8 @@
 """Compiled programs kept on disk: the second run of a command loads what the first one compiled.
 
 JAX's persistent compilation cache, in a folder of the user's cache unless JAX_COMPILATION_CACHE_DIR names
-another one. A program is identified by its own text, the compiler's version and its flags, so that one from
-another config or another version is never taken for it.
+another one. A program is identified by its own text, the compiler's version and its flags, so a program of
+another config or version is never used by mistake.
 """
 
 import hashlib

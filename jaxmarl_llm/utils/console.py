@@ -20,15 +20,15 @@ from jaxmarl_llm.utils.compile_times import CompileTimes
 from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.utils.eta import Eta, format_seconds
 
-NAMED_SECONDS = 1.0  # of compiling in a step: less is not worth a word
+NAMED_SECONDS = 1.0  # of compiling in a step: shorter times are not shown
 NOTE_SECONDS = 30.0  # between two lines about what a long step is doing
 _ANY_TEXT = "backslashreplace"
 
 
 def print_any_text() -> None:
-    """Let this process and its children print what the encoding of stdout and stderr lacks, as ``\\u2192``.
+    """Print characters that the encoding of stdout and stderr lacks as ``\\u2192``, here and in children.
 
-    Otherwise one letter in an answer, a name or a path ends a training where the locale is not UTF-8.
+    Otherwise one character in an answer, a name or a path ends a training if the locale is not UTF-8.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -53,13 +53,13 @@ class Outer(Protocol):
 class ProgressDisplay:
     """Progress over `total` steps, of which `done` are done already (a resumed run).
 
-    label: name of a step. within: an outer display, still open, below which this one shows its
-    own bar. name: what its lines and its bar begin with, where several are shown; '': as the outer one's.
-    compiles: of steps that compile programs: it is said while one compiles, and does not count as pace.
+    label: name of a step. within: an outer display, still open, below which this one shows its own bar.
+    name: prefix of its lines and its bar if several are shown; '': the outer display's.
+    compiles: steps compile programs: compiling is shown, and does not count for the pace.
     in_pairs: see `Eta`.
-    Use as a context manager; `update` once per step, `print` for messages in between. Where the stream is not
-    a terminal every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`,
-    and the first program that compiles is one.
+    Use as a context manager; `update` once per step, `print` for messages in between. If the stream is not a
+    terminal, every update is one line, e.g. `step  12/150  return 41.2  tests 30.1  18.3 s/step  ETA 42:05`,
+    and so is the first program that compiles.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ProgressDisplay:
         """Show that `done` steps are complete, and `values`, the key metrics by their displayed names.
 
         `total`: the total number of steps, if it has changed. `repeated`: the steps since the last update were
-        done by an earlier process, so that their pace says nothing about the others.
+        done by an earlier process, so their pace is ignored.
         """
         self._total = total or self._total
         if repeated:
@@ -132,7 +132,7 @@ class ProgressDisplay:
         return f"{self._label} {self._done:>{len(str(self._total))}}/{self._total}"
 
     def _compiling_since_last(self) -> str:
-        """How long the last step has compiled, as a text; empty where that is not worth a word."""
+        """How long the last step has compiled, as a text; empty if it was short."""
         before, self._compiled = self._compiled, self._compiles.seconds if self._compiles else 0.0
         seconds = self._compiled - before
         return f"compiling {format_number(seconds)} s" if seconds >= NAMED_SECONDS else ""
@@ -171,9 +171,9 @@ class ProgressDisplay:
 
 
 class LateProgress:
-    """A `ProgressDisplay` of work that may be over in a moment: it appears after ``patience`` seconds.
+    """A `ProgressDisplay` of work that may be short: it appears after ``patience`` seconds.
 
-    To be called with the numbers of steps that are done and of all; the last call ends it.
+    Call it with the number of finished steps and the total; the last call ends it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""SHA-256 of what values and files hold: equal content has one hash, wherever and whenever it was read."""
+"""SHA-256 of the content of values and files: equal content has equal hashes."""
 
 import dataclasses
 import hashlib
@@ -16,9 +16,9 @@ BLOCKS = 64
 def of_values(values: Iterable[Any]) -> str:
     """The hash of some values in order, such as the problems of a task.
 
-    Numbers, texts, None, sequences, mappings, arrays and dataclasses count with what they hold; a field of a
-    dataclass that has its default does not, so that a new field changes no hash. Of any other object its
-    type and attributes count, and never its address.
+    Numbers, texts, None, sequences, mappings, arrays and dataclasses count with their content. A dataclass
+    field with its default value is left out, so that a new field changes no hash. Any other object counts
+    with its type and attributes, never with its address.
     """
     digest = hashlib.sha256()
     for value in values:
@@ -50,7 +50,7 @@ def of_file(path) -> str:
 
 
 def of_files(paths: Iterable[pathlib.Path]) -> str:
-    """The hash of some files by their names, in the order of these; where they lie does not count."""
+    """The hash of some files by their names, in the order of the names; the folder does not count."""
     named = sorted((path.name, of_file(path)) for path in paths)
     return hashlib.sha256(json.dumps(named).encode()).hexdigest()
 
@@ -61,7 +61,7 @@ def of_text(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON data that depends on nothing but what it holds."""
+    """A value as JSON data that depends only on its content."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,9 +1,9 @@
 """Several processes that do one run together, over `jax.distributed`: one on each host, or on each device.
 
-All run the same program on the same data; what only one of them may know (a judgement, an answer from
+All run the same program on the same data; information that only one has (a judgement, an answer from
 outside, a signal, the clock) is sent to all before anything depends on it. With one process every function
-here returns the same without any communication, and without importing JAX: the first lines of a command do
-not wait for it.
+here returns the same without communication and without importing JAX, so a command's first lines appear at
+once.
 """
 
 import functools

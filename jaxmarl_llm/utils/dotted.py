@@ -38,7 +38,7 @@ class UserCodeError(RuntimeError):
 
 
 class UserCodeRefused(UserCodeError, UserError):
-    """The same before anything is loaded: what a config names cannot be imported, made or traced."""
+    """`UserCodeError` before anything is loaded: a config's function cannot be imported, made or traced."""
 
 
 def reason(error: BaseException) -> str:
@@ -48,18 +48,18 @@ def reason(error: BaseException) -> str:
 
 
 def listed(given: Any) -> list | None:
-    """The values that a function of the user's gives, in order; None for what is no list, such as a dict or a text."""
+    """The values that a user's function returns, in order; None for anything but a list, e.g. a dict."""
     unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
     return list(given) if isinstance(given, Iterable) and not unordered else None
 
 
 def raised_by_user(error: BaseException) -> bool:
-    """Whether an error came out of code that is neither of this package nor of a library."""
+    """Whether an error was raised by code outside this package and libraries."""
     return any(_is_users(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _is_users(filename: str) -> bool:
-    """Whether a file is neither of this package nor of a library."""
+    """Whether a file is outside this package and libraries."""
     if filename.startswith("<"):
         return False
     path = pathlib.Path(filename).absolute()
@@ -67,7 +67,7 @@ def _is_users(filename: str) -> bool:
 
 
 def current(name: str) -> str:
-    """A dotted name of a function as it is called in this version; other texts as they are."""
+    """The current name of a function with an old dotted name; other texts are unchanged."""
     for old, new in MOVED.items():
         if name.startswith((f"{old}:", f"{old}.")):
             return new + name[len(old) :]
@@ -104,10 +104,10 @@ def resolve(name: str, what: str) -> Callable:
 
 
 def user_sources(name: str) -> dict[str, str]:
-    """Source texts, by module, of the user's own code that a function of a config consists of.
+    """Source texts, by module, of the user's own code that a function of a config uses.
 
-    That is the module in which ``name`` is, and the user's modules that it uses, and those that these use;
-    neither this package nor libraries. ``name`` is one that `resolve` takes.
+    These are the module that holds ``name`` and all user modules that it uses, directly or indirectly,
+    without this package and libraries. ``name`` is as in `resolve`.
     """
     place = current(name)
     module_name = place.partition(":")[0] if ":" in place else place.rpartition(".")[0]

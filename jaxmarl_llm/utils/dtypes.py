@@ -6,7 +6,7 @@ import numpy as np
 
 
 def cast(tree, dtype):
-    """The tree with its floats in ``dtype``; arrays (of JAX or NumPy) that are so already stay the same objects."""
+    """The tree with its floats in ``dtype``; arrays (JAX or NumPy) already in it stay the same objects."""
     dtype = jnp.dtype(dtype)
     return jax.tree.map(lambda x: x.astype(dtype) if is_float(x) and x.dtype != dtype else x, tree)
 
@@ -29,8 +29,8 @@ def widened(dtype, other) -> np.dtype:
 def rounded(x: jax.Array, dtype, seed) -> jax.Array:
     """float32 numbers in ``dtype``, float32 or bfloat16: to bfloat16 rounded stochastically.
 
-    A number becomes one of its two neighbours in bfloat16, the nearer one more probably: its expectation is the
-    number itself, so that small steps are not lost (arXiv 2010.06192). Infinities and NaN stay.
+    A number becomes one of its two neighbours in bfloat16, the nearer one with a higher probability. Its
+    expectation is the number itself, so small steps are not lost (arXiv 2010.06192). Infinities and NaN stay.
 
     Args:
       seed: integer scalar; the same one rounds the same numbers in the same way.
@@ -38,7 +38,7 @@ def rounded(x: jax.Array, dtype, seed) -> jax.Array:
     if jnp.dtype(dtype) != jnp.bfloat16:
         return x.astype(dtype)
     bits = jax.lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
-    # bfloat16 is the upper half: what is added carries into it with a probability of the lower half / 2^16.
+    # bfloat16 is the upper half: the noise carries into it with probability (lower half) / 2^16.
     carried = (bits + (_noise(x.shape, seed) & 0xFFFF)) & jnp.uint32(0xFFFF0000)
     up_or_down = jax.lax.bitcast_convert_type(carried, jnp.float32)
     return jnp.where(jnp.isfinite(x), up_or_down, x).astype(jnp.bfloat16)
@@ -47,8 +47,8 @@ def rounded(x: jax.Array, dtype, seed) -> jax.Array:
 def _noise(shape: tuple[int, ...], seed) -> jax.Array:
     """Random 32 bits for every element: a hash of its place and the seed.
 
-    It is made element by element (the mixer of C. Wellons' lowbias32), so that the compiler needs no array for it;
-    the bits of `jax.random` would be as large as the parameters.
+    It is computed element by element (the mixer of C. Wellons' lowbias32), so the compiler needs no array for
+    it; the bits of `jax.random` would be as large as the parameters.
     """
     place = jnp.zeros(shape, jnp.uint32)
     for axis, size in enumerate(shape):

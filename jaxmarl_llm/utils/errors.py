@@ -5,7 +5,7 @@ class UserError(ValueError):
     """Something given cannot be used: a config field, a flag, a file, an argument, the state of a run folder.
 
     The message is a whole sentence that names the thing, its value and what is allowed. Commands print it
-    without a traceback; any other exception is a bug and keeps its own.
+    without a traceback; any other exception is a bug and keeps its traceback.
     """
 
 

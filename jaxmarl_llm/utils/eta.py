@@ -15,12 +15,12 @@ def format_seconds(seconds: float | None) -> str:
 
 
 class Eta:
-    """Seconds that remain, from the mean pace of the last steps.
+    """Remaining seconds, from the mean pace of the last steps.
 
-    The first step counts until there is another: it may hold what is done once. ``clock``: where programs are
-    compiled, `CompileTimes.clock`, so that compiling, which is over some day, is not expected again.
-    ``in_pairs``: steps may end two at once, as batches of which one is judged while the next is drawn: the pace is
-    that of all steps, the first one too.
+    The first step is used only until there is another, because it may include one-time work. ``clock``: if
+    programs are compiled, `CompileTimes.clock`, so that compile time is not expected again.
+    ``in_pairs``: two steps may end at once, for example if one batch is judged while the next is sampled: the
+    pace is then that of all steps, including the first.
     """
 
     def __init__(self, window: int = 20, clock: Callable[[], float] = time.monotonic, in_pairs: bool = False):

@@ -10,8 +10,8 @@ FORMAT = "brain.Event:2"  # from which on viewers know the mark of a restart
 class EventFile:
     """A file of numbers that TensorBoard draws.
 
-    Every row is on the disk when `write` returns. (tensorboardX's `SummaryWriter` hands rows to a thread of its
-    own, where a full disk can be neither caught nor reported.)
+    Every row is on the disk when `write` returns. (tensorboardX's `SummaryWriter` passes rows to a separate
+    thread, where a full disk can be neither caught nor reported.)
 
     Args:
       folder: where the file is made, named by the time; created if needed.

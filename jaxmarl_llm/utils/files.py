@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and read text and JSON files with errors that name the file."""
+"""Write files completely or not at all, and read text and JSON files with errors that name the file."""
 
 import codecs
 import contextlib
@@ -21,9 +21,9 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE}
 def atomic_write_text(path: str | os.PathLike, text: str) -> Path:
     """Replace `path` with `text` (UTF-8) in one step and create its folder if needed.
 
-    The text goes to a temporary file in the same folder, to the disk, then over the old file. Whatever goes
-    wrong before that (full disk, read-only folder, kill) leaves the old file as it was; what can be reported
-    is raised as OSError.
+    The text is written to a temporary file in the same folder, flushed to disk, then replaces the old file. A
+    failure before that (full disk, read-only folder, kill) leaves the old file unchanged; if it can be
+    reported, it is raised as OSError.
     """
     return atomic_write_bytes(path, text.encode("utf-8"))
 

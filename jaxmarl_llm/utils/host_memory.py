@@ -38,8 +38,8 @@ def keep() -> bool:
 def give_back() -> bool:
     """Undo `keep`, and return what is free to the system; returns whether that is possible here.
 
-    With an accelerator no program's arrays lie on the host: what was freed there, as what models were read into, is
-    not needed again.
+    With an accelerator no program's arrays are on the host: memory freed there, for example after reading
+    models, is not needed again.
     """
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return False
@@ -50,10 +50,11 @@ def give_back() -> bool:
 
 
 def give_back_if_scarce(least: float = SCARCE) -> bool:
-    """Return what is free to the system where less than a share ``least`` of its memory is available; whether it did.
+    """`give_back` if less than the share ``least`` of the memory is available; return whether it did.
 
-    What a process keeps grows with the number of programs of different sizes, until the system ends the process that
-    has most. The next programs then wait for new pages, as without `keep`. Does nothing except on Linux with glibc.
+    The memory that a process keeps grows with the number of programs of different sizes, until the system
+    kills the largest process. The next programs then wait for new pages, as without `keep`. Does nothing
+    except on Linux with glibc.
     """
     if sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return False
@@ -61,7 +62,7 @@ def give_back_if_scarce(least: float = SCARCE) -> bool:
 
 
 def available(root: pathlib.Path = pathlib.Path("/")) -> float:
-    """The share of the memory that is available, of the machine or of the container's limit; 1 where nobody says.
+    """The available share of the memory of the machine or the container's limit; 1 if it is unknown.
 
     ``root``: folder with proc and sys.
     """

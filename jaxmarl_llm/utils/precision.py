@@ -1,9 +1,9 @@
-"""How products of float32 numbers are made: in float32, or rounded before, as GPUs and TPUs do unless they are told."""
+"""Precision of float32 products: in float32, or with inputs rounded first, the default on GPUs and TPUs."""
 
 import jax
 
-# What a backend makes of JAX's default_matmul_precision. TF32 has 10 bits behind the point, bfloat16 has 7; three
-# products of bfloat16 numbers, of the leading and of the next bits, have about 16.
+# Effect of JAX's default_matmul_precision on a backend. TF32 has 10 mantissa bits, bfloat16 has 7; three
+# products of bfloat16 numbers (leading and next bits) have about 16.
 PRODUCTS = {
     "gpu": {"float32": "float32", "tensorfloat32": "TF32", "bfloat16": "TF32"},
     "tpu": {"float32": "float32", "tensorfloat32": "three passes of bfloat16", "bfloat16": "bfloat16"},
@@ -12,7 +12,7 @@ JAX_DEFAULT = "bfloat16"  # JAX's name for what a backend does by itself
 
 
 def use(setting: str, platform: str) -> None:
-    """Make products of float32 numbers in this precision from here on, in all threads, in programs compiled later.
+    """Use this precision for float32 products from now on, in all threads, in programs compiled later.
 
     Args:
       setting: a key of `PRODUCTS`' entries.

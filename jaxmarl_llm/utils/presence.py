@@ -1,7 +1,7 @@
-"""Signs of life of the processes of a run: files in its folder, by which the others name one that dies.
+"""Heartbeats of the processes of a run: files in its folder that show which process has died.
 
-The runtime ends all of them when one is gone, and says of which task it heard nothing; here it has a number, a
-host and a process id. Nothing is sent: each process rewrites a small file of its own and reads the others'.
+The runtime ends all processes when one is gone, and names only the silent task; here it has a number, a host
+and a process id. Nothing is sent: each process rewrites its own small file and reads the others'.
 """
 
 import json

@@ -1,13 +1,13 @@
 """Weights of linear maps in 8 or 4 bits, with a scale for each block of them.
 
-A block is `BLOCK` weights of one output along the input axis, as in QLoRA (arXiv 2305.14314, whose second
-quantisation, of the scales, is not made). ``int8`` rounds to whole steps of a 127th of the block's largest absolute
+A block is `BLOCK` weights of one output along the input axis, as in QLoRA (arXiv 2305.14314), but without
+its second quantisation, of the scales. ``int8`` rounds to multiples of 1/127 of the block's largest absolute
 value, ``nf4`` to 16 quantiles of a normal distribution, scaled so that the largest is 1.
 
-Why qwix (google/qwix) only checks this file, in the tests: it takes over the operations of a model object that it
-wraps, while here one `policy.dense.Dense` runs under a scan over layers, a ``vmap`` over agents and
-`Layout.policy`, and with layers apart; its ``nf4`` is made and read through flattened arrays, which a mesh would have
-to gather, needs 16 numbers a weight to be made, and takes a byte a weight where the host holds it.
+qwix (google/qwix) is used only to check this file in the tests. It replaces the operations of a model object
+that it wraps, while here one `policy.dense.Dense` runs under a scan over layers, a ``vmap`` over agents and
+`Layout.policy`, and with separate layers. Its ``nf4`` uses flattened arrays, which a mesh would have to
+gather, needs 16 numbers per weight for quantising, and one byte per weight on the host.
 """
 
 import functools
@@ -22,7 +22,7 @@ from jaxmarl_llm.utils.errors import UserError
 KINDS = ("int8", "nf4")
 COLLECTION = "quantised"  # of Linen variables: {"values", "scales"} in place of each "kernel" in "params"
 BLOCK = 64
-LEAST = 8  # weights of a block; in smaller ones the scales take more than is gained
+LEAST = 8  # weights of a block; in smaller blocks the scales need more memory than is saved
 # Appendix E of arXiv 2305.14314.
 NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -74,9 +74,9 @@ def dequantise(values: jax.Array, scales: jax.Array) -> jax.Array:
 
 
 def _levels(codes: jax.Array) -> jax.Array:
-    """The numbers of `NF4` by their codes: of two numbers, or two of these, at a time the one that a bit chooses.
+    """The numbers of `NF4` by their codes: a tree of selections between two numbers, one bit per level.
 
-    An accelerator's lookup in a table would take longer than reading the weights.
+    On an accelerator a table lookup would take longer than reading the weights.
     """
     levels = [jnp.float32(level) for level in NF4]
     for bit in range(4):
@@ -89,7 +89,7 @@ def _levels(codes: jax.Array) -> jax.Array:
 def product(dtype, out, x_RD: jax.Array, values: jax.Array, scales: jax.Array) -> jax.Array:
     """x W with the weights in ``dtype`` and sums in ``out``; there is a gradient by x only.
 
-    The backward pass makes the weights again: kept for it, they would take what quantising saves.
+    The backward pass dequantises the weights again: keeping them would need the memory that quantising saves.
     """
     kernel_DE = _beside(x_RD, values, scales).astype(dtype)
     return jnp.dot(x_RD, kernel_DE, preferred_element_type=out)

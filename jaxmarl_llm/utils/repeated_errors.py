@@ -1,4 +1,4 @@
-"""Messages of libraries about errors that they raise as well; here each error is printed once, as a sentence."""
+"""Suppress libraries' messages about errors that they also raise: each error is printed only once."""
 
 import functools
 import logging
@@ -19,7 +19,7 @@ def _is_not_raised_too(record: logging.LogRecord) -> bool:
 
 
 def _print_unless_late(others, unraisable) -> None:
-    """Print an error that nobody can catch, unless it is that of a write which ended after the first that failed.
+    """Print an error that cannot be caught, unless it is from a write that ended after the first failed one.
 
     TensorStore's threads report to an event loop, which the first error has closed.
     """

@@ -1,4 +1,4 @@
-"""A screen that several runs in one process share: their progress one below the other, their output apart."""
+"""A screen shared by several runs in one process: progress bars one below the other, separate output."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ class Screen:
 
 
 class OutputByThread(io.TextIOBase):
-    """A stream that hands what some threads print to streams of their own, the rest to ``stream``."""
+    """A stream that sends the output of some threads to separate streams, the rest to ``stream``."""
 
     def __init__(self, stream: TextIO):
         self._rest, self._own = stream, threading.local()

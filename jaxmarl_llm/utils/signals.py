@@ -20,19 +20,20 @@ class StopSignal:
 
     SIGHUP comes when the terminal is closed or an ssh connection ends. Where it is ignored (nohup) it stays so.
 
-    The main thread may be deep in a program that compiles or runs, where no Python code gets a turn. So a
-    thread receives the signals too. If the main thread has not come to a point where it stops by itself
-    within `GRACE` seconds (`take`), the thread calls ``rescue`` and ends the process.
+    The main thread may be in a program that compiles or runs, where no Python code is executed. So a second
+    thread receives the signals too. If the main thread has not reached a point where it stops by itself
+    within `GRACE` seconds (`take`), the second thread calls ``rescue`` and ends the process.
 
     Args:
-      first: what the first signal does. ``request``: `stopping.check` raises from then on. ``flag``: only
-        `requested` tells, and whoever reads it stops when he can; several processes of one training need that,
-        since all must stop after the same iteration. ``interrupt``: KeyboardInterrupt in the main thread.
+      first: effect of the first signal. ``request``: `stopping.check` raises from then on. ``flag``: only
+        `requested` is set, and the code that reads it stops when it can; several processes of one training
+        need this, since all must stop after the same iteration. ``interrupt``: KeyboardInterrupt in the main
+        thread.
       second: ``exit``, or ``interrupt`` for a main thread that waits for other processes.
 
     Attributes:
       requested: whether a signal has come.
-      rescue: saves what there is; returns the last line and the exit code. Called in another thread.
+      rescue: saves the present state; returns the last line and the exit code. Called in another thread.
     """
 
     def __init__(self, first: str = "flag", second: str = "exit"):
@@ -44,12 +45,12 @@ class StopSignal:
         self._before: dict = {}
 
     def take(self) -> None:
-        """Say that the main thread saves and ends by itself; if the other thread is at it already, wait for its end."""
+        """The main thread saves and ends by itself; if the other thread does so already, wait for its end."""
         if not self._taken.acquire(blocking=False):
             threading.Event().wait()
 
     def rescued(self) -> tuple[str, int] | None:
-        """What ``rescue`` returns, called in place of the main thread; None if that saves and ends by itself."""
+        """The result of ``rescue``; None if the main thread saves and ends by itself."""
         return self.rescue() if self._taken.acquire(blocking=False) else None
 
     def __enter__(self) -> "StopSignal":

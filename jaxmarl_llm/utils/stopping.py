@@ -1,4 +1,4 @@
-"""A request to stop this process, which long work asks for between its steps (`utils.signals` makes it)."""
+"""A request to stop this process, made by `utils.signals` and checked by long work between its steps."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: converted models, compiled programs, downloads."""
+"""The cache folder for things that can be recreated: converted models, compiled programs, downloads."""
 
 import os
 import pathlib

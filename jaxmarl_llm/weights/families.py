@@ -1,6 +1,6 @@
-"""The families of decoders: what the models of each have, and what their files call it.
+"""The families of decoders: the features of each family's models, and their names in files.
 
-A family is a row of `FAMILIES`; what none had before goes into `policy.config` and `policy.transformer`.
+A family is a row of `FAMILIES`; a new feature goes into `policy.config` and `policy.transformer`.
 Sources: the configuration classes and modules of transformers, the tensor names of the gguf package, and for
 Gemma 3 in GGUF files llama.cpp's converter (conversion/gemma.py) and loader.
 """
@@ -15,12 +15,12 @@ from jaxmarl_llm.utils.errors import UserError
 from jaxmarl_llm.weights import hf_rope
 from jaxmarl_llm.weights.hf_rope import FULL, SLIDING
 
-# Fields of PolicyConfig that not all families have; their defaults are what a family has that names none.
+# Fields of PolicyConfig that not all families have; a family that does not set a field has its default.
 FEATURES = (
     "qkv_bias", "qk_norm", "activation", "norm_offset", "post_norms", "scaled_embeddings", "query_width",
     "windows",
 )  # fmt: skip
-_GEMMA3_27B = 62  # layers; GGUF files do not hold the width that scores are scaled by, which is another there
+_GEMMA3_27B = 62  # its layers; its scores are scaled by another width, which GGUF files do not hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Family:
       model_type, architecture: its names in ``config.json``.
       gguf: its name in GGUF files; None: they hold it as another family.
       norms: of a layer, besides those of queries and keys.
-      features: those of `FEATURES` that all its models have.
-      varying: those that differ between its models; ``read`` gives them.
+      features: values of `FEATURES` that all its models share.
+      varying: features that differ between its models; ``read`` gives them.
       activation_key, activations: the field of ``config.json`` for ``activation``, and its values there.
-      defaults: what transformers takes for fields that ``config.json`` lacks, where families differ.
+      defaults: transformers' values for fields that ``config.json`` lacks, where families differ.
       read: function from ``config.json`` to further fields of `PolicyConfig`.
       write: function from a `PolicyConfig` to further fields of ``config.json``.
-      read_gguf: function from the metadata, ``get(key, default)``, and the ``config.json`` that follows from
-        those that all files have, to further fields of it. In GGUF files ``norm_offset`` is added already.
+      read_gguf: function from the metadata, ``get(key, default)``, and the ``config.json`` made from the
+        common metadata, to further fields of it. GGUF files already include ``norm_offset``.
     """
 
     model_type: str
@@ -100,7 +100,7 @@ def _read_gemma3(raw: dict) -> dict:
 
 
 def _layer_types(raw: dict) -> list[str]:
-    """The kind of every layer: ``layer_types``, or every ``sliding_window_pattern``-th sees everything."""
+    """The kind of every layer: ``layer_types``, or every ``sliding_window_pattern``-th has full attention."""
     n_layers = json_fields.count(raw, "num_hidden_layers", high=json_fields.MOST_LAYERS)
     types = json_fields.texts(raw, "layer_types")
     if not types:
@@ -212,7 +212,7 @@ def named(raw: dict) -> Family:
 
 
 def of_config(config: PolicyConfig) -> Family:
-    """The first family that has what the architecture has. ValueError if none has all of it."""
+    """The first family that has all features of the architecture. ValueError if there is none."""
     for family in FAMILIES:
         if family.has(config):
             return family

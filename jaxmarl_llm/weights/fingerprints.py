@@ -1,4 +1,4 @@
-"""Fingerprints of models: what their files hold, wherever they lie."""
+"""Fingerprints of models: hashes of their files' content, independent of the path."""
 
 from jaxmarl_llm.utils import content, user_cache
 from jaxmarl_llm.utils.errors import StorageError
@@ -11,7 +11,7 @@ _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "
 def of_model(name: str) -> dict[str, str]:
     """Hashes of a model's parts: ``weights`` and ``tokenizer`` of a folder, ``file`` of a GGUF file.
 
-    Its chat template is no part of these: what prompts are written with is the tokenizer's, as a run has it.
+    They exclude the chat template: a run writes prompts with the template of its own tokenizer.
 
     Args:
       name: as `weights.load` takes it.

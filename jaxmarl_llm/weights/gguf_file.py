@@ -14,7 +14,7 @@ from jaxmarl_llm.weights import families, gguf_parts
 from jaxmarl_llm.weights.families import Family
 
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-# Norms are named by the family, but for those that these have in common.
+# Names common to all families; other norms are named by the family.
 _LAYER = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -27,7 +27,7 @@ _LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 _ROPE_FACTORS = "rope_freqs.weight"
-# Metadata about the positions that are read, that say nothing about them, and that are read only as these values.
+# Metadata about positions: read, without influence, and accepted only with these values.
 _ROPE_READ = {
     "dimension_count", "freq_base", "scale_linear", "scaling.type", "scaling.factor",
     "scaling.original_context_length", "scaling.finetuned",
@@ -39,7 +39,7 @@ _ROPE_FIXED = {
     "scaling.yarn_beta_fast": 32.0,
     "scaling.yarn_beta_slow": 1.0,
 }
-# Further metadata that changes what a model computes, and the only value under which it does not.
+# Further metadata that can change a model's computation, and the only value that does not.
 _FIXED = {
     "attention.scale": None,
     "attention.clamp_kqv": 0.0,
@@ -57,8 +57,8 @@ _FIXED = {
 class GgufFile:
     """An open GGUF file, or the parts of a split one.
 
-    ``config`` is a Hugging Face ``config.json``; ``reader`` is of the (first) file, which has the metadata, and
-    ``others`` are those of further parts.
+    ``config`` is a Hugging Face ``config.json``; ``reader`` reads the (first) file, which has the metadata,
+    and ``others`` read the further parts.
     """
 
     path: pathlib.Path
@@ -138,7 +138,7 @@ def unpermute(rows: np.ndarray, n_heads: int) -> np.ndarray:
 
 
 def hf_name(name: str, family: Family) -> str:
-    """Hugging Face name of a GGUF tensor; unknown names come back as they are (and fail the later check)."""
+    """Hugging Face name of a GGUF tensor; unknown names are unchanged (and fail the later check)."""
     parts, in_layer = name.split("."), _LAYER | {norm.gguf: norm.hf for norm in family.norms}
     if len(parts) == 2 and parts[0] in _GLOBAL:
         return f"{_GLOBAL[parts[0]]}.{parts[1]}"
@@ -150,8 +150,8 @@ def hf_name(name: str, family: Family) -> str:
 def open_gguf(path: pathlib.Path) -> GgufFile:
     """Open a GGUF file, with the other parts of its model if it is split.
 
-    ValueError names the file when it is damaged, of another architecture, or holds metadata of another type,
-    out of range or not supported, and the parts that are missing.
+    ValueError names the file if it is damaged, has an unsupported architecture, or holds metadata of a wrong
+    type, out of range or not supported; it also names missing parts.
     """
     paths = gguf_parts.paths(path)
     readers = [_open(each) for each in paths]
@@ -254,7 +254,7 @@ def _rope(file: GgufFile, metadata: dict, head_dim: int) -> dict:
 
 
 def _llama3(factors: np.ndarray, theta: float, head_dim: int) -> dict:
-    """RoPE settings that reproduce the frequency divisors which Llama 3.1 files store instead of them."""
+    """RoPE settings that reproduce the frequency divisors that Llama 3.1 files store instead of settings."""
     settings = {"factor": float(factors.max()), "original_max_positions": 8192}
     plain, _ = rope_lib.frequencies(rope_lib.RopeConfig(theta=theta), head_dim)
     scaled, _ = rope_lib.frequencies(rope_lib.RopeConfig("llama3", theta, **settings), head_dim)

@@ -9,7 +9,7 @@ _NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
 def paths(path: pathlib.Path) -> list[pathlib.Path]:
-    """All files of the model that ``path`` is a file of, in order; itself where its name is not that of a part.
+    """All files of the model to which ``path`` belongs, in order; only ``path`` if its name is not a part's.
 
     ValueError names the parts that are missing.
     """
@@ -25,7 +25,7 @@ def paths(path: pathlib.Path) -> list[pathlib.Path]:
 
 
 def check(counts: list[int], path: pathlib.Path) -> None:
-    """ValueError where files were read that are not the parts of one model.
+    """ValueError if the files are not the parts of one model.
 
     counts: the number of parts that the metadata of each file names, 1 where they name none.
     path: of the first file.

@@ -114,7 +114,7 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> Tokenizer:
             raise UserError(
                 f"{file.path}: tokenizer.ggml.merges has {' '.join(merge)!r}, which is no two tokens"
             )
-    # Llama 3 takes a whole word that is in the vocabulary even where the merges do not lead to it.
+    # Llama 3 uses a whole word from the vocabulary even if the merges do not produce it.
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
     tokenizer.pre_tokenizer = _splitter(file, pre)
     tokenizer.decoder = decoders.ByteLevel()

@@ -91,10 +91,9 @@ def tensor_shapes(config: PolicyConfig) -> dict[str, tuple[int, ...]]:
 def check(config: PolicyConfig, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
     """Compare a checkpoint's tensors with those that the config needs.
 
-    Raises ValueError with the number of missing, extra and misshapen tensors of ``where`` together and the
-    first `LISTED` of them. A head beside
-    tied embeddings is let through here if it has the embedding's shape; `from_hf_tensors` compares its
-    values.
+    Raises ValueError with the total number of missing, extra and misshapen tensors of ``where`` and the
+    first `LISTED` of them. A head besides tied embeddings is accepted here if it has the embedding's shape;
+    `from_hf_tensors` compares its values.
     """
     wanted = tensor_shapes(config)
     present = {n: tuple(s) for n, s in shapes.items() if not n.endswith(_DERIVED)}
@@ -126,8 +125,8 @@ def from_hf_tensors(
     Args:
       tensors: name -> array; values are read leaf by leaf, so a lazy mapping keeps memory low.
       dtype: NumPy or ml_dtypes type of the leaves; None: that of their tensors.
-      put: what a leaf becomes, e.g. ``lambda leaf: jax.device_put(leaf[()])``; the default reads NumPy arrays.
-      where: what error messages call the checkpoint.
+      put: applied to each leaf, e.g. ``lambda leaf: jax.device_put(leaf[()])``; default: read NumPy arrays.
+      where: name of the checkpoint in error messages.
       at_least: type that narrower leaves are widened to, see `dtypes.widened`; None: none.
       quantise: one of `quantised.KINDS`: the tree is as `quantised.quantised` makes it; '': it is not.
 

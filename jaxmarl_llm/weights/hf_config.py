@@ -40,7 +40,7 @@ def policy_config(raw: dict) -> PolicyConfig:
 
 
 def _heads(raw: dict) -> dict[str, int]:
-    """Numbers of heads and their width, as they are where ``config.json`` leaves one out or has ``null``."""
+    """Numbers of heads and their width, with defaults for fields that are missing or ``null``."""
     heads, width = count(raw, "num_attention_heads"), count(raw, "hidden_size")
     groups = heads if raw.get("num_key_value_heads") is None else count(raw, "num_key_value_heads")
     if heads % groups:
@@ -107,7 +107,7 @@ def _refuse_unsupported(raw: dict, family: Family) -> None:
 
 
 def _slides(raw: dict) -> bool:
-    """Whether any layer attends only to a window; Qwen configs name a window that is switched off."""
+    """Whether any layer attends only to a window; Qwen configs can name a window that is switched off."""
     types, n_layers = json_fields.texts(raw, "layer_types"), _layers(raw)
     if types and (len(types) != n_layers or not {*types} <= {hf_rope.FULL, hf_rope.SLIDING}):
         allowed = f"{n_layers} times {hf_rope.FULL!r} or {hf_rope.SLIDING!r}"

@@ -1,8 +1,8 @@
 """RoPE settings in Hugging Face's ``config.json`` <-> `RopeConfig`.
 
-transformers 5 writes ``rope_parameters``, by kind of layer where a model has several; older versions write
-``rope_theta`` and ``rope_scaling``, and ``rope_local_base_freq`` for layers with a window. A setting that is
-not read here would change the positions that the model sees, so it is refused.
+transformers 5 writes ``rope_parameters``, per kind of layer if a model has several; older versions write
+``rope_theta`` and ``rope_scaling``, and ``rope_local_base_freq`` for layers with a window. An unknown setting
+could change the positions that the model sees, so it is refused.
 """
 
 import math
@@ -15,7 +15,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers
 _THETA = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
 _LENGTH = "original_max_position_embeddings"
 _OF_ALL = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
-# What each type reads besides; transformers reads the same.
+# Further fields that each type reads; transformers reads the same.
 _READ = {
     "default": (),
     "linear": ("factor",),
@@ -27,7 +27,7 @@ _READ = {
 
 
 def entries(raw: dict, layers: str = FULL) -> dict[str, dict]:
-    """What a ``config.json`` says about layers of one kind, by the field that says it; ``null`` is dropped."""
+    """The entries of a ``config.json`` about layers of one kind, by field; ``null`` is dropped."""
     parameters = json_fields.table(raw, "rope_parameters")
     own = {"rope_parameters": parameters, "rope_scaling": json_fields.table(raw, "rope_scaling")}
     if FULL in parameters or SLIDING in parameters:
@@ -46,7 +46,7 @@ def read(raw: dict, layers: str = FULL) -> RopeConfig:
     """The settings of layers of one kind.
 
     Raises ValueError naming the field: a type that is not supported or is missing, a field that the type does
-    not read, a number out of range, and ``rope_parameters`` and ``rope_scaling`` that say different things.
+    not read, a number out of range, or a contradiction between ``rope_parameters`` and ``rope_scaling``.
     """
     given = {field: _read(field, entry, raw, layers) for field, entry in entries(raw, layers).items()}
     if len({*given.values()}) > 1:
@@ -55,7 +55,7 @@ def read(raw: dict, layers: str = FULL) -> RopeConfig:
 
 
 def check_theta(raw: dict) -> None:
-    """ValueError where ``rope_parameters`` has another base than the field beside it in the same file."""
+    """ValueError if ``rope_parameters`` and the separate field in the same file give different bases."""
     for layers, key in _THETA.items():
         outer = raw.get(key)
         for field, entry in entries(raw, layers).items():

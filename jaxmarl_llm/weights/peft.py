@@ -20,8 +20,8 @@ from jaxmarl_llm.weights import hf, model_files, tensor_files
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
-# Settings under which an adapter is W + (alpha / rank) B A on whole layers of the base as it is; any other value is
-# refused, and one that is not there is plain.
+# Settings for which an adapter is W + (alpha / rank) B A on whole layers of the unchanged base; any other
+# value is refused, and a missing setting counts as plain.
 _PLAIN = {
     # Others change the weights of the base before they train (pissa, olora, loftq, corda).
     "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", None),
@@ -160,7 +160,7 @@ def is_adapter(folder) -> bool:
 
 
 def read_settings(folder: pathlib.Path) -> dict:
-    """Its ``adapter_config.json``; UserError for a folder that is none, or another LoRA than the plain one."""
+    """Its ``adapter_config.json``; UserError if it is not a PEFT folder, or not plain LoRA."""
     if not (folder / _CONFIG).exists():
         raise UserError(f"{folder} is not a PEFT folder: it has no {_CONFIG}")
     settings = files.read_json(folder / _CONFIG)

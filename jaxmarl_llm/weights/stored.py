@@ -1,6 +1,6 @@
 """Parameters that are still in their files: arrays that are read when they are indexed, part by part.
 
-What a device does not need is not read, and what is read is in the host's memory once, in its place.
+Parts that no device needs are not read, and parts that are read are in the host's memory only once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 CHUNK = 1 << 24  # bytes of a tensor that are read at a time
-ALIGNED = 64  # bytes: an array that begins at a multiple of it becomes one of JAX on a CPU without a copy
+ALIGNED = 64  # bytes: on a CPU, JAX uses an array that begins at a multiple of it without a copy
 
 
 class StoredLeaf:
     """One leaf of a parameter tree, which indexing by slices reads from its tensors.
 
-    It has the ``shape`` and ``dtype`` that the array will have, and ``astype``; `numpy.asarray` reads all of it.
+    It has the array's ``shape`` and ``dtype``, and ``astype``; `numpy.asarray` reads all of it.
 
     Args:
-      tensors: name -> array, of Hugging Face's shapes. One with a method ``rows(name, start, stop)`` is read by
-        it, so that no tensor need be in memory as a whole.
-      names: the tensors that make up the leaf: one for each element of its first axis if it is ``stacked``, else one.
+      tensors: name -> array, in Hugging Face's shapes. If it has a method ``rows(name, start, stop)``, this
+        is used for reading, so that no whole tensor needs to be in memory.
+      names: the tensors of the leaf: one per element of its first axis if it is ``stacked``, else one.
       shape: of the leaf.
-      transposed: whether the last two axes lie the other way round in the tensors.
+      transposed: whether the last two axes are swapped in the tensors.
       casts: dtypes that the numbers pass through, one after the other; the last is the leaf's.
     """
 

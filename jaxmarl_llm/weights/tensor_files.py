@@ -13,7 +13,7 @@ from jaxmarl_llm.utils import files
 from jaxmarl_llm.utils.errors import StorageError, UserError
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-# Types whose values are the weights. Others (FP8, packed integers) mean them only with scales of their own.
+# Types whose values are the weights. Others (FP8, packed integers) need separate scales.
 _PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 SHARD_BYTES = 4 * 2**30
 HEADER_SIZE = 8  # bytes at a file's beginning that hold the size of its header
@@ -61,7 +61,7 @@ class FolderTensors(Mapping):
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Some rows of a tensor of a plain type.
 
-        They are read and not mapped: pages of a mapped file count as memory of the process once they are read.
+        They are read, not memory-mapped: read pages of a mapped file count as memory of the process.
         """
         path, handle = self._files[name]
         view = handle.get_slice(name)

@@ -1,7 +1,7 @@
 """A model of a few words: a tokenizer made from the texts of a task, and a tiny policy over its words.
 
-The policy's weights are random, except that its head knows the form of an answer: which words may follow
-which. So it answers in the right form from the start, as an instruction-tuned model does, without knowing
+The policy's weights are random, except that its head encodes the form of an answer: which word may follow
+which. So it answers in the right form from the start, as an instruction-tuned model does, but does not know
 which answer is right.
 """
 
@@ -35,9 +35,9 @@ _TEMPLATE = (
 def tokenizer(texts: Iterable[str], whole: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer whose tokens are the words, numbers and signs of the texts, and each text of ``whole``.
 
-    All others are unknown to it.
+    Other words are unknown.
 
-    Texts made of these come back from their ids as they were. ``END`` ends a completion.
+    Texts made of these tokens are restored exactly from their ids. ``END`` ends a completion.
     """
     pieces = list(dict.fromkeys([*(piece for text in texts for piece in _PIECE.findall(text)), *whole]))
     vocabulary = {piece: i for i, piece in enumerate((*_SPECIAL, *pieces))}
@@ -74,7 +74,7 @@ def build(
     Args:
       texts: hold every word that the model is to read or write.
       habits: word -> words that may follow it in an answer; an answer begins after ``START``, and ``END``
-        ends it. After the word these have a logit of about `HABIT`, all other words one of about 0.
+        ends it. The words that may follow have a logit of about `HABIT`, all others of about 0.
       seed: of the random weights.
       whole: texts that are one word each, as they are.
       compute_dtype, remat, on_host: as in `weights.load`.

@@ -1,12 +1,12 @@
 """Both ends of a channel: questions, and answers to questions that arrive in between.
 
-A frame is {"ask": request} or {"answer": reply}, strictly in turn: whoever has asked waits, and while it
-waits the other side may ask in its turn (the main function calls the helper of another agent, or a function
-that the tests passed as an argument). So at any time one side runs, and no numbers are needed to match
-answers to questions.
+A frame is {"ask": request} or {"answer": reply}. The side that asked waits, and while it waits the other
+side may ask a question itself (the main function calls the helper of another agent, or a function that the
+tests passed as an argument). So only one side runs at any time, and no numbers are needed to match answers to
+questions.
 
-Values cross as data (`wire`). What is none stays where it is; the other side holds a `Handle`, and each
-use of it is a question. What may be asked of an object is its owner's decision (`Peer.allows`).
+Values cross as data (`wire`). Other objects stay in their process; the other side holds a `Handle`, and each
+use of it is a question. The object's owner decides which uses it allows (`Peer.allows`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How values cross a channel: as data, and where they are none as objects with a number."""
+"""How values cross a channel: as data if possible, otherwise as objects with a number."""
 
 from __future__ import annotations
 

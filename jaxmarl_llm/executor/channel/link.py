@@ -30,7 +30,7 @@ class CandidateError(Exception):
 
 
 class UnsupportedValue(Exception):
-    """The candidate returned, or was to be given, something that does not travel or cannot be judged."""
+    """The candidate returned or should have received a value that cannot be sent or judged."""
 
 
 class Link(Peer):

@@ -1,4 +1,4 @@
-"""Calls between agents that go over the tests' side: passed on as they came where they name no object."""
+"""Calls between agents through the tests' side: passed on unchanged if they name no object."""
 
 from __future__ import annotations
 

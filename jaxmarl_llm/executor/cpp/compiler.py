@@ -2,10 +2,10 @@
 
 The compiler reads hostile text, which can name files (`#include`, `.incbin`) and ask for any amount of
 work. It runs in a process of its own, in one process group that is killed as a whole, with limits on CPU
-time, memory, file size and wall time, a scrubbed environment and a private folder. At levels 2 and 3 alike,
-Landlock leaves it the compiler's own programs, headers and libraries to read, and its private folder to
-write; a seccomp filter leaves it programs, pipes and files, but no sockets, signals, ptrace or namespaces.
-Whether some other file exists can be asked. At level 1 there are only the limits: the text can read what
+time, memory, file size and wall time, a cleaned environment and a private folder. At levels 2 and 3 Landlock
+allows it to read only the compiler's own programs, headers and libraries, and to write only its private
+folder; a seccomp filter allows programs, pipes and files, but no sockets, signals, ptrace or namespaces. It
+can still test whether another file exists. At level 1 there are only the limits: the text can read what
 the user can.
 
 The headers of signatures' types are included before the text: cstddef, cstdint, string, utility, vector.

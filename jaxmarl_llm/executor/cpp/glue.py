@@ -8,7 +8,7 @@ Two translation units, so that macros and names of the candidate do not reach th
 * the glue's: `glue`, made from the signature alone. It exports jaxmarl_run and jaxmarl_release.
 
 The candidate's text can still break out of this, by its own definition of these names, static constructors or
-a wild pointer. It then decides what bytes come back, and nothing else: wrong answers are its right.
+a wild pointer. Then it controls only the returned bytes, as it also could by returning a wrong answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process of ours does to itself: limits, and process flags on Linux."""
+"""How one of our processes confines itself: limits, and process flags on Linux."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The files a candidate may reach: a Landlock ruleset that allows reading some folders and nothing else.
 
-Landlock needs no privileges, is inherited and cannot be undone. What the running kernel cannot handle stays
-open: TCP before ABI 4, signals and abstract unix sockets before ABI 6, UDP and questions like stat() in every
-version known here. The seccomp filter closes all of these but the last.
+Landlock needs no privileges, is inherited and cannot be undone. It leaves open what the running kernel cannot
+handle: TCP before ABI 4, signals and abstract unix sockets before ABI 6, UDP and calls like stat() in every
+version known here. The seccomp filter closes all of these except stat().
 """
 
 from __future__ import annotations

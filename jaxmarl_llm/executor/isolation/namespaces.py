@@ -5,13 +5,13 @@ only its next child, so `enter` leaves two processes:
 
 * outside, the one that the trainer started: it closes its descriptors and waits, to end as the other one
   ends. It dies with the trainer.
-* inside, its child, the only one that returns: pid 1. It dies with the outer one, and with it, by the
-  kernel's hand, everything else inside.
+* inside, its child, the only one that returns: pid 1. It dies with the outer one, and the kernel then kills
+  everything else inside.
 
-Pid 1 has no /proc in which to look for its children, and needs none: kill(-1) reaches every process of the
-namespace but the caller. Orphans come to it without asking, nothing inside can signal it, and its own parent
-has number 0. Root becomes NOBODY, in namespaces that stay root's property; an ordinary user keeps its uid.
-Neither keeps a capability, nor can it make a user namespace, which would give some back.
+Pid 1 has no /proc to list its children, and needs none: kill(-1) reaches every process of the namespace
+except the caller. Orphans become its children, nothing inside can signal it, and its own parent has number 0.
+Root becomes NOBODY, in namespaces that still belong to root; an ordinary user keeps its uid. Neither keeps a
+capability, and neither can make a user namespace, which would give some back.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The system calls a candidate may make: a seccomp filter that refuses all but a short list.
 
-Landlock says which files can be reached; this filter says what can be asked of the kernel at all, and closes
-what Landlock does not know: sockets, processes, signals, ptrace, namespaces, shared memory. Refused calls
-fail with EPERM instead of killing, so that Python raises OSError and the candidate's failure keeps its usual
-shape. The list is what CPython 3.11 to 3.13 needs after start-up, with glibc, for pure Python and the
-standard library.
+Landlock restricts files; this filter restricts system calls and covers what Landlock does not: sockets,
+processes, signals, ptrace, namespaces, shared memory. Refused calls fail with EPERM instead of killing the
+process, so that Python raises OSError and the candidate fails in the usual way. The list holds the calls that
+CPython 3.11 to 3.13 with glibc needs after start-up for pure Python and the standard library.
 
 The filter is classic BPF, a chain of "if the number is this: return that", for x86_64 and aarch64.
 """

@@ -1,9 +1,9 @@
 """All agents of one program, seen from the tests: who defines what, and the calls between them observed.
 
-Each agent's source runs in a process of its own. A function that another agent defined is a stub there: its
-first calls come to the tests' side, which passes them on to the owner. So who called whom, how often and with
-which outcome is known here, and nothing that a candidate's process does to itself changes it. Of the calls
-after these, which go from process to process (`sandbox.lane`), both sides keep count.
+Each agent's source runs in its own process. A function of another agent is a stub there: its first calls come
+to the tests' side, which passes them on to the owner. So this side knows who called whom, how often and with
+which outcome, and a candidate's process cannot falsify it. Later calls go from process to process
+(`sandbox.lane`), and both sides count them.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class Agents:
             others[0].serve()
 
     def add_direct_calls(self) -> None:
-        """Count calls that did not come over this side, as far as caller and callee name the same number.
+        """Count the direct calls on which caller and callee report the same number.
 
-        Only who has made many calls here has made others, and neither of the two alone can add any.
+        Only an agent with many calls here makes direct calls, and neither of the two alone can add any.
         """
         seen_here: collections.Counter = collections.Counter()
         for (caller, _, _), outcomes in self.counts.items():

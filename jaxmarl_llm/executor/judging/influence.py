@@ -1,13 +1,13 @@
 """Whether an agent used the results of its partner's function, found by changing these results.
 
 After the tests, some calls of the entry point are repeated, with the partners' replies taken from the record.
-If the same replies give the same answer, the replies of a function are changed, all of them or the first one:
+If the same replies give the same answer, the replies of a function are changed (all of them, or the first):
 if the answer now differs, the caller used them. The caller also used them if it then calls another function
 with other arguments, and used the replies of that function. Later calls of the same function prove nothing:
 the k-th call gets the k-th reply, whatever its arguments are. An exception of the caller counts only if no
-milder change left its answer the same: an unused lookup in the result fails where there is nothing to look
-up. No text is looked at. "Not used" means that no change tried made a difference; None that it could not be
-tried (no call whose repetition is stable).
+milder change left its answer the same, since an unused lookup in the result can fail too. The source text is
+not inspected. "Not used" means that none of the tested changes made a difference; None means that no test was
+possible (no call gave the same answer when repeated).
 """
 
 from __future__ import annotations

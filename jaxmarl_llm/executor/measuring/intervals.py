@@ -2,9 +2,9 @@
 
 The bootstrap (Efron 1979) draws n values with replacement again and again, and its interval leaves out equal
 shares of the medians on both sides. For an odd n each such median is one of the values, and which one depends
-on ranks alone: the k-th smallest value or a smaller one is the median where at least half of the n draws fall
-among the k smallest, a binomial probability. So the limit of infinitely many resamples is two order
-statistics of the values, found here without drawing anything: no seed, no error of resampling.
+only on ranks: the median is at most the k-th smallest value if more than half of the n draws fall among the k
+smallest, a binomial probability. So the limit of infinitely many resamples is two order statistics of the
+values, computed here without drawing: no seed, no resampling error.
 """
 
 from __future__ import annotations

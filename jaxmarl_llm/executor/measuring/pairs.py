@@ -22,21 +22,21 @@ class WrongAnswer(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class TimingPlan:
-    """How to measure one candidate. The noise floor takes pairs besides, by the same rules.
+    """How to measure one candidate. The noise floor takes additional pairs, by the same rules.
 
     min_pairs, max_pairs: pairs of calls, both odd, so that the median is one of the ratios. min_pairs are
-        taken whatever they cost; LessonL uses 10 inputs.
-    target_width: enough when the interval is at most this share of the median wide. It is looked at after
-        min_pairs, and again whenever the pairs are half as many more: looking each time would end at lucky
-        moments, and the interval would hold the truth less often.
-    budget_seconds: CPU time (s) of all calls, half of it at most for the noise floor, before no more pairs
-        are begun. Not wall time, so that equal times give an equal result; the caller's limits per call
-        bound that.
-    cap: largest speed-up reported. LessonL has none; the geometric means quoted for it and its rivals lie
+        always taken; LessonL uses 10 inputs.
+    target_width: stop when the interval's width is at most this share of the median. This is tested after
+        min_pairs, and again whenever the number of pairs has grown by half: a test after each pair would stop
+        at lucky moments, and the interval would contain the true value less often.
+    budget_seconds: no new pair begins after all calls took this CPU time (s), at most half of it for the
+        noise floor. It is not wall time, so that equal times give an equal result; the caller's limits per
+        call bound wall time.
+    cap: largest speed-up reported. LessonL has none; the geometric means reported for it and its rivals lie
         between 1.5 and 3.6, and one outlier of 1000 should not outweigh a batch of these.
     confidence: of the interval, see `intervals.median_interval`.
-    min_seconds: CPU time (s) that the baseline must take, in the median. What a call costs besides (messages,
-        a process: some milliseconds) is counted for both and draws the ratios of short calls towards 1.
+    min_seconds: least median CPU time (s) of the baseline. The overhead of a call (messages, a process: some
+        milliseconds) is counted for both and moves the ratios of short calls towards 1.
     seed: of the inputs and of the order within pairs. One per measurement, unknown to the candidate.
     """
 

@@ -1,8 +1,8 @@
 """Timed runs: connects `timing.measure` to processes.
 
-Each call is a program of its own, run while no other program of the executor runs: a fresh process loads the
+Each call is a separate program, run while no other program of the executor runs: a fresh process loads the
 source, answers once and ends, and its CPU time counts from fork to end. Python's garbage collector is off for
-both programs, so that switching it off earns nothing. The answer is compared by the tester with one that the
+both programs, so that switching it off gives no advantage. The tester compares the answer with one that the
 tests compute themselves.
 """
 

@@ -1,35 +1,35 @@
 """Measures how much faster a candidate is than a baseline: procedure and statistics, no processes, no clock.
 
-Why pairs. A machine's speed drifts by more than most speed-ups are worth: neighbours, frequency, heat. The
-two calls of a pair run one after the other on the same input, in random order, and only their ratio counts,
-so that whatever slows both cancels. The median of the ratios ignores single disturbed calls. LessonL
+Why pairs. A machine's speed drifts (other users, CPU frequency, heat) by more than most speed-ups. The two
+calls of a pair run one after the other on the same input, in random order, and only their ratio counts, so
+that anything that slows both cancels. The median of the ratios ignores single disturbed calls. LessonL
 (arXiv 2505.23946) divides two medians of wall times on ParEval and PolyBench: all calls of the candidate
-first, then all of the baseline, in one process, on inputs that it has checked before. Drift between the
-halves counts there as speed-up. Taken from it: ten inputs at least, 0 for a wrong program, and the floor
-of 1 below which its evaluation counts no program.
+first, then all of the baseline, in one process, on inputs that it has checked before. There, drift between
+the halves counts as speed-up. Adopted from it: at least ten inputs, 0 for a wrong program, and the floor of 1
+that its evaluation applies to every program.
 
-Why CPU time of the child's process, read from outside. Wall time counts whatever else the machine does, and
+Why CPU time of the child's process, read from outside. Wall time includes other work of the machine, and
 the candidate could alter every clock of its own interpreter. Sleeping gains nothing: the caller's wall limit
 ends it, as a wrong answer. CPU time still depends on shared caches and on the frequency: hence the pairs.
 
 The noise floor. First the baseline is measured against its twin, the same program treated like a candidate.
-The end of that interval that is farther from 1 is the ratio that this machine makes out of nothing. Only a
-candidate whose whole interval lies beyond it is significantly faster or slower. That needs a fresh process
-per call: where each program keeps one, its luck with memory is the same in all pairs and passes for speed.
+The end of that interval that is farther from 1 is the ratio that pure noise reaches on this machine. Only a
+candidate whose whole interval lies beyond it is significantly faster or slower. This needs a fresh process
+per call: in a process that is kept, lucky memory placement affects all pairs and looks like speed.
 
-What keeps it honest, and whose duty that is:
-- Each pair has an input of its own, made from its seed: a table of answers knows none of them. The caller
-  keeps the seeds of checking apart (ours are random, at least 2**32) and the plan's seed secret.
+Measures against cheating, and who must take them:
+- Each pair has its own input, made from its seed, so a table of answers contains none of them. The caller
+  uses other seeds for checking (ours are random, at least 2**32) and keeps the plan's seed secret.
 - The caller compares answers on other inputs before, and on every timed input: `sample` raises WrongAnswer
-  for whatever is not the right answer, as plain data and in time, and that ends the measurement with 0.
-- Precomputation while loading is bounded by nothing here. The time that `sample` returns must therefore span
-  the process's whole life, loading and all that follows the answer included, and each call must have a fresh
-  process: then tables are paid for in each call, and memoisation finds nothing to remember.
+  for everything but the right answer, as plain data and in time, and that ends the measurement with 0.
+- Precomputation while loading is not bounded here. The time that `sample` returns must therefore span the
+  process's whole life, including loading and all that follows the answer, and each call must have a fresh
+  process: then every call pays for its tables, and memoisation has no earlier results.
 - No process of a candidate may be alive while the baseline runs: it could slow it through shared caches.
   `drift` compares the baseline with its earlier self; a rise that comes with some programs is an alarm.
 
-What stays dishonest: the median asks for speed on more than half of the inputs only; a program may be fast on
-the kinds and sizes that the generator makes and on no others; and a generator with few inputs can be tabled.
+Remaining loopholes: for the median, speed on just over half of the inputs is enough; a program may be fast
+only on the kinds and sizes that the generator makes; the answers to few possible inputs fit in a table.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Timing:
 
     speedup: median of CPU time of the baseline over that of the candidate, at most the plan's cap; 0 after a
         wrong answer, 1 where the baseline was too fast to measure. low, high: its interval, capped likewise.
-    pairs: pairs (baseline, candidate) behind these numbers.
+    pairs: number of pairs (baseline, candidate) that were used.
     noise: ratio, at least 1, that the baseline reaches against itself.
     significant: the interval lies wholly above `noise`, or wholly below 1 / `noise`.
     baseline_seconds, candidate_seconds: median CPU time (s) of one call; None where there was no result.
-    drift: median CPU time of the baseline, over the one on the same inputs before the candidate ever ran.
-        The machine moves it too; None where there was no result.
+    drift: median CPU time of the baseline, divided by that on the same inputs before the candidate ever ran.
+        The machine's own drift affects it too; None if there was no result.
     cpu_seconds: of all calls of the measurement together.
     capped: the median was above the cap.
     reason: why the measurement ended, one of REASONS. detail: the text of WrongAnswer.
@@ -86,8 +86,8 @@ class Timing:
     def credited(self) -> float:
         """What a reward should use: `speedup` where significant or wrong, else 1.
 
-        Its mean of log(max(1, credited)) over problems is what LessonL's evaluation makes of speed-ups; there
-        wrong, slower and indistinguishable programs all get nothing.
+        The mean of log(max(1, credited)) over problems is LessonL's evaluation of speed-ups; it gives 0 to
+        wrong, slower and indistinguishable programs.
         """
         return self.speedup if self.significant or self.reason == "wrong-answer" else 1.0
 

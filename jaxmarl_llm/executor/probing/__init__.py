@@ -1,1 +1,1 @@
-"""Which attacks fail on this machine, and what to do where they do not."""
+"""Which attacks fail on this machine, and what to do about those that succeed."""

@@ -1,4 +1,4 @@
-"""What to do where a machine does not offer a level: the remedy for each known situation."""
+"""What to do if a machine does not offer a level: the remedy for each known situation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSCTLS = {
 
 
 def accept(level: int) -> str:
-    """How to run at a level all the same, from everywhere that an executor is started."""
+    """How to accept a lower level, for every way to start an executor."""
     return (
         f"min_level={level} in Python, --config.executor.min_level={level} for experiments.train and "
         f"experiments.evaluate, --min-level {level} for python -m jaxmarl_llm.executor"

@@ -1,7 +1,7 @@
 """The attacks that `probe` makes. The text of this file runs as a candidate; importing it does nothing.
 
-Each attack returns where it succeeded and raises where it was refused. All are harmless where they succeed:
-signals have number 0, what is made is removed, what is changed gets the value that it has, and connections
+Each attack returns if it succeeded and raises an error if it was refused. All are harmless if they succeed:
+signals have number 0, created things are removed, settings are set to their present value, and connections
 carry no data.
 """
 
@@ -16,8 +16,8 @@ import socket
 import struct
 import threading
 
-# Facts that `probe` appends as lines which set them again.
-TRAINER = 0  # process id of the trainer, or of whoever else probes
+# Defaults; `probe` appends lines that set them.
+TRAINER = 0  # process id of the trainer, or of another process that probes
 PROJECT_FILE = ""  # a file of this project
 ENVIRONMENT = ()  # names of the trainer's environment variables that a candidate must not have
 INNER_HOSTNAME = ""  # the host name inside namespaces
@@ -75,13 +75,13 @@ def change_mode():
 
 
 def connect(host, port):
-    """Connect by TCP, or be refused by who is asked and not by the kernel here."""
+    """Connect by TCP, or be refused by the other host and not by this machine's kernel."""
     with socket.socket() as sock:
         sock.settimeout(CONNECT_SECONDS)
         try:
             sock.connect((host, port))
         except (ConnectionRefusedError, TimeoutError):
-            pass  # somebody answered, or a packet is under way: there is a network
+            pass  # a host answered, or a packet is under way: there is a network
 
 
 def listen(family, address):
@@ -154,19 +154,19 @@ def perf():
 
 
 def x32():
-    """Make a system call by the numbers of x32, which a filter of x86_64's may not know."""
+    """Make a system call by its x32 number, which a filter for x86_64 may not cover."""
     if os.uname().machine != "x86_64":
         raise OSError(errno.ENOSYS, "x32 is a part of x86_64")
     call("syscall", 0x40000000 | 39)  # getpid
 
 
 def priority():
-    """Set the priority to what it is."""
+    """Set the priority to its present value."""
     os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def limit():
-    """Set a resource limit to what it is."""
+    """Set a resource limit to its present value."""
     resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
@@ -238,7 +238,7 @@ ATTACKS = {  # what a program can do where the attack succeeds
     "hold its parent by a descriptor": lambda: os.close(os.pidfd_open(os.getppid())),
     "trace its parent": trace_parent,
     "read its parent's memory": lambda: parents_memory("process_vm_readv", id(None), 8),
-    # Nothing is mapped there: the error for that comes after the permission.
+    # Nothing is mapped there: this error comes after the permission check.
     "write to its parent's memory": lambda: parents_memory("process_vm_writev", 8, 1, errno.EFAULT),
     "change its priority": priority,
     "choose its CPUs": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
@@ -264,7 +264,7 @@ NEEDS_LEVEL_3 = ("learn the host's name", "learn whether a file exists", "learn 
 
 
 def attempt(name):
-    """What became of an attack: "refused" or "done"."""
+    """The outcome of an attack: "refused" or "done"."""
     try:
         ATTACKS[name]()
     except (OSError, RuntimeError, ValueError, AttributeError):  # the last: no such call on this system

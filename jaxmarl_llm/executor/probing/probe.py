@@ -1,7 +1,7 @@
 """Whether isolation holds on this machine: one candidate of each kind of attack, tried for real.
 
 Each attack of `attacks` is a call of the entry point of an ordinary program, made from its tests, so that
-what is probed is what programs will meet.
+the probe meets the same isolation as real programs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def table(level: int) -> dict[str, str]:
 
 
 def _outcomes(level: int, names) -> dict[str, str]:
-    """All attacks in one process; where not all are refused there, each in a process of its own."""
+    """All attacks in one process; if not all are refused there, each in a separate process."""
     if not names:
         return {}
     try:

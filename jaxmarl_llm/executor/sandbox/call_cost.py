@@ -1,6 +1,6 @@
-"""What a call between two agents' processes costs on this machine, measured where the processes are started.
+"""The cost of a call between two agents' processes on this machine, measured where processes are started.
 
-Machines differ by a factor of three and more, so that no constant would do.
+Machines differ by a factor of three and more, so a constant would be wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .lane import Lane
 
 LEAST = 12e-6  # CPU seconds of a switch on the quickest machine that was tried
 WARM_UP, CALLS = 50, 250
-# Of what was measured: between other programs the processor's caches are cold, and arguments are larger.
+# Factor on the measured time: among other programs the CPU caches are cold, and arguments are larger.
 MARGIN = 1.5
 
 

@@ -1,7 +1,7 @@
-"""Calls between two agents' processes without a way over the tests' side, for programs that make many.
+"""Direct calls between two agents' processes, bypassing the tests' side, for programs that make many calls.
 
-A lane carries the calls of one agent by the other, in either direction, with values and exceptions as on
-any channel but no objects: a call with these goes over the tests' side, as all first calls do.
+A lane carries calls between two agents in both directions, with values and exceptions as on any channel,
+but without objects: calls with objects go through the tests' side, as do the first calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Threads of a script, which may start none: their work is done where they are started.
+"""Threads of a script, which may start no real thread: `start` does the thread's work at once.
 
-A script's thread is mostly a way to a large stack: `threading.stack_size(2**27)`, a thread that runs main(),
-start and join. Done at once, that work has the same effects. Threads that wait for each other do not get on.
+A script mostly uses a thread to get a large stack: `threading.stack_size(2**27)`, a thread that runs main(),
+start and join. Work done at once has the same effects. Threads that wait for each other block.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 
-# Their threads wait for work, for ever where they are not threads: refused, as all are by the system.
+# Their threads wait for work, which would block for ever here: refused, as the system refuses all threads.
 _LIBRARIES = {"asyncio", "concurrent", "logging", "multiprocessing", "socketserver", "threading"}
 
 

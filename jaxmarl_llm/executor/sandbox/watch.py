@@ -32,13 +32,13 @@ class Watch:
     fates: per process "exit" (by itself, or at the tester's word), "signal", "timeout-cpu",
     "timeout-wall" or "disk"; the limits count for all processes together.
 
-    The CPU limit leaves out what calls between agents cost: ``switch_seconds`` (`call_cost`) for each time that
-    a process gave its CPU away, as the kernel counts it, in all at most MAX_CALLS_SHARE limits. Whether it did
-    so of its own will depends on the kernel: some let a process run at once that was just written to.
+    The CPU limit leaves out the cost of calls between agents: ``switch_seconds`` (`call_cost`) per context
+    switch of a process, as counted by the kernel, in total at most MAX_CALLS_SHARE limits. Whether a switch
+    is voluntary depends on the kernel: some run a process at once when another has just written to it.
 
-    The wall limit is for sleepers: it counts the time in which the processes neither ran nor waited for a
-    CPU, so that a program on a busy machine is not taken for one that sleeps. Only the worker can look that
-    up, for it sees /proc: it is asked with {"waited": run} and the processes' descriptors, and answers
+    The wall limit is against sleeping: it counts the time in which the processes neither ran nor waited for a
+    CPU, so that a busy machine is not mistaken for a sleeping program. Only the worker can read this from
+    /proc: it gets {"waited": run} with the processes' descriptors, and answers
     {"waited": seconds or None, "switches": count}.
     """
 
@@ -81,7 +81,7 @@ class Watch:
                 else:
                     self._hear(frames.receive_control(control)[0])
             self._gather()
-            # What is known of waits and calls may be old, and has only grown since.
+            # The known waits and calls may be out of date; they can only have grown.
             if self._at_limit() and (len(self.pids) > 1 or self._at_limit() == "timeout-wall"):
                 self._ask(control)
             if fate := self._at_limit():
@@ -96,7 +96,7 @@ class Watch:
     def _gather(self) -> None:
         """Put processes that take turns on one CPU: waking one up on another CPU costs several times as much.
 
-        The CPU is where this process was woken up, which is one that has little to do.
+        The CPU is the one on which this process woke up, since that CPU has little to do.
         """
         now = time.monotonic()
         if len(self.pids) == 1 or now < self._gathered + GATHER_SECONDS:

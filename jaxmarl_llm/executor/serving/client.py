@@ -21,8 +21,8 @@ CLOSE_SECONDS = 1.0  # for the supervisor to end by itself
 class Client:
     """Owns the supervisor; usable from several threads. ExecutorError where it does not start.
 
-    A thread of its own starts the supervisor, which thus lives as long as this object is open, and reads
-    its messages. Callers send for themselves, as long as the supervisor has not too much to do.
+    A separate thread starts the supervisor, which therefore lives as long as this object is open, and reads
+    its messages. Callers send their own jobs, as long as the supervisor does not have too many.
     """
 
     def __init__(self, settings: dict, health: Health):

@@ -11,9 +11,9 @@ Out: first {"error": text or ""}; then {"results": [...]} with one result per jo
     queue_seconds  from `since` to the start of the first run
     restarts       worker processes that failed on this job and were replaced
 
-A program whose CPU time is near its limit is run again, alone, and that verdict counts. To see who is near,
-first runs may use NEAR[1] of the limit: what still runs then is over it by any measure, and is not run again.
-The same is done with what the wall limit stopped although it was not asleep.
+A program whose CPU time is near its limit is run again, alone, and that verdict counts. To detect such
+programs, first runs may use NEAR[1] of the limit: a program that still runs then is clearly over the limit,
+and is not run again. A program that the wall limit stopped although it was not asleep is also run again.
 """
 
 from __future__ import annotations

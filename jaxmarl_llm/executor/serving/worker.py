@@ -49,8 +49,8 @@ class Worker:
     """Runs programs one after the other. Use it from the thread that made it.
 
     builder: of C++ sources; workers may share one. packages: those that programs may import, see
-    `libraries.find`. repeatable: whether the last report was decided by the
-    program alone, and not by the compiler's absence or a limit on its time.
+    `libraries.find`. repeatable: whether the last report depended only on the program, and not on a
+    missing compiler or a limit on its time.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Worker:
         self._start()
 
     def run(self, program: Program) -> Report:
-        """The report; one retry with fresh processes after a failure of our own, then ExecutorError.
+        """The report; one retry with fresh processes after an executor failure, then ExecutorError.
 
-        BadTests where the tests end the tester, as with `os._exit`: it leaves twice, and never by itself.
+        BadTests if the tests end the tester, as with `os._exit`: it then exits twice, and never by itself.
         """
         try:
             if self.lost or (self.count and self.count % RECYCLE == 0):

@@ -1,4 +1,4 @@
-"""Choose what attends, for a policy and the device that it runs on."""
+"""Choose the attention kernel for a policy and the device that it runs on."""
 
 import logging
 import re
@@ -22,10 +22,10 @@ def choose(implementation: str, config: PolicyConfig, dtype, device, mesh=None) 
     """The kernel for a policy, None for `policy.attention`.
 
     Args:
-      implementation: "auto": the device's, if it can do what the policy needs; "xla": none; or a kernel's name.
+      implementation: "auto": the device's kernel, if it supports the policy; "xla": none; or a kernel's name.
       config: the policy's.
       dtype: of its computation.
-      device: one of those that it runs on; it may be described only.
+      device: one of the devices that it runs on; a description is enough.
       mesh: the devices that share the arrays, None for one.
 
     Raises:

@@ -1,8 +1,8 @@
 """Attention to one block by cuDNN on NVIDIA GPUs, with its normaliser.
 
-`jax.nn.dot_product_attention` rounds the normaliser to the dtype of the queries, too roughly to merge blocks
-with, and gives it no gradient. So its two primitives are called as they are, the backward one with the result
-and the normaliser of all blocks. They have no public name; `missing` says whether this version of JAX has them.
+`jax.nn.dot_product_attention` rounds the normaliser to the dtype of the queries, too coarsely for merging
+blocks, and gives it no gradient. So its two primitives are called directly, the backward one with the result
+and the normaliser of all blocks. They have no public name; `missing` says whether this JAX version has them.
 """
 
 import inspect

@@ -1,9 +1,9 @@
 """Attention to several blocks of keys and values as if they were one, each read by a kernel.
 
 Forward, the blocks' results are merged with the weights of their normalisers, as `policy.attention` does.
-Backward, every block is given the result and the normaliser of all of them: the gradient of a key's score
-depends on nothing else of the other blocks (as in ring attention, arXiv 2310.01889), so that no gradient of a
-normaliser, which the kernels do not have, is needed.
+Backward, every block gets the result and the normaliser of all blocks: the gradient of a key's score depends
+on the other blocks only through these (as in ring attention, arXiv 2310.01889). So no gradient of a
+normaliser is needed, which the kernels do not have.
 """
 
 import functools

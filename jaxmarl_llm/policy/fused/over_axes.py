@@ -1,7 +1,7 @@
 """Apply a function of rows to arrays with axes in front of the rows, and on every device of a mesh.
 
-Kernels have no, or only some, rules for ``vmap``, and compilers do not divide them among devices. Here all axes
-in front become rows, and every device gets its part of agents, rows and heads.
+Kernels have few or no rules for ``vmap``, and compilers do not divide them among devices. Here all axes in
+front become rows, and every device gets its part of agents, rows and heads.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Which tokens see which, in a form that kernels know: lengths, order and segments in place of masks."""
+"""Which tokens see which, in a form that kernels accept: lengths, order and segments instead of masks."""
 
 import dataclasses
 from typing import NamedTuple
@@ -30,9 +30,9 @@ class Visible(NamedTuple):
     """What the queries of a call see of one block of keys.
 
     Attributes:
-      lengths_B: the first so many keys of a row are tokens; None: all.
-      segments_BL: queries see keys of the same number, which are as many; None: of all.
-      causal: query i sees keys up to i, which are its own.
+      lengths_B: number of keys of a row that are tokens, the first ones; None: all.
+      segments_BL: queries see keys with the same number (as many keys as queries); None: all keys.
+      causal: query i sees keys up to i; the keys are the call's own.
     """
 
     lengths_B: jax.Array | None = None
@@ -47,7 +47,7 @@ class Seen:
     Attributes:
       lengths: tokens (B,) in the rows of each block.
       segments_BL: see `Visible`, for the call's own tokens; None: one segment.
-      kernel: what attends.
+      kernel: computes the attention.
     """
 
     lengths: tuple[jax.Array, ...]
@@ -58,7 +58,7 @@ class Seen:
 def seen(cache: Cache, segments_BL, kernel: Kernel) -> Seen:
     """What a call after ``cache`` sees; every row of its blocks, and of the call, is padded on the right.
 
-    Padding behind the tokens is not hidden from padding: what it computes means nothing, and is finite.
+    Padding after the tokens is visible to other padding: its results are meaningless, but finite.
     """
     lengths = tuple((block.positions_BS >= 0).sum(-1, dtype=jnp.int32) for block in cache.blocks)
     return Seen(lengths, segments_BL, kernel)

@@ -1,8 +1,8 @@
 """Attention to one block by JAX's splash kernel for TPUs, with its normaliser.
 
-The kernel's own gradient does not know that there may be other blocks. Its two backward kernels do not care:
-they are given the result and the normaliser of all blocks. They have no public name; `missing` says whether
-this version of JAX has them.
+The kernel's own gradient ignores other blocks. So its two backward kernels are called directly, with the
+result and the normaliser of all blocks. They have no public name; `missing` says whether this version of JAX
+has them.
 """
 
 import contextlib
@@ -76,15 +76,15 @@ def backward(
 
 
 def _products(dtype) -> contextlib.AbstractContextManager:
-    """The precision of the kernel's products: that of ``policy.precision`` is for float32 numbers, and the compiler
-    refuses it for shorter ones, whose products are exact in float32 anyway.
+    """The precision of the kernel's products. ``policy.precision`` is for float32 numbers; the compiler
+    refuses it for shorter types, whose products are exact in float32 anyway.
     """
     return contextlib.nullcontext() if dtype == jnp.float32 else jax.default_matmul_precision("bfloat16")
 
 
 @functools.cache
 def _kernel(heads: int, length: int, slots: int, causal: bool, interpret: bool):
-    """The kernel of JAX; what it prepares of the mask is computed once, on the host."""
+    """The kernel of JAX; its mask data are computed once, on the host."""
     mask = masks.CausalMask((length, slots)) if causal else masks.FullMask((length, slots))
     q, kv = _tile(length), _tile(slots)
     sizes = splash.BlockSizes(
@@ -102,16 +102,16 @@ def _kernel(heads: int, length: int, slots: int, causal: bool, interpret: bool):
 
 
 def _segments(visible: Visible, rows: int, length: int, slots: int):
-    """Numbers that queries and keys must share, filled up; None if every key is a token that is seen.
+    """Numbers that queries and keys must share, padded; None if every key is a visible token.
 
-    Every query sees a key: without one, its weights would all be alike.
+    Every query sees a key: without one, its weights would all be equal.
     """
     more_q, more_kv = -length % LANES, -slots % LANES
     if visible.segments_BL is not None:
         filled_BL = jnp.pad(visible.segments_BL, ((0, 0), (0, more_q)), constant_values=-1)
         return splash.SegmentIds(filled_BL, filled_BL)
     if visible.causal:
-        return None  # what fills up comes after every token
+        return None  # the padding comes after every token
     q_BL = jnp.zeros((rows, length + more_q), jnp.int32)
     lengths_B = visible.lengths_B if visible.lengths_B is not None else jnp.full(rows, slots, jnp.int32)
     hidden_BS = jnp.arange(slots + more_kv)[None] >= lengths_B[:, None]
@@ -128,7 +128,7 @@ def _tile(tokens: int) -> int:
 
 
 def _by_head(x_BLQH):
-    """(B, Q, L', H), filled up with zeros."""
+    """(B, Q, L', H), padded with zeros."""
     return jnp.pad(jnp.swapaxes(x_BLQH, 1, 2), ((0, 0), (0, 0), (0, -x_BLQH.shape[1] % LANES), (0, 0)))
 
 

@@ -1,8 +1,8 @@
 """Means with bootstrap intervals: over runs, over test problems, for single numbers and along curves.
 
 The percentile bootstrap of Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. With
-few values it is computed from all possible resamples, so that nothing is random. With two or three its 95 %
-interval reaches from the lowest to the highest; like any interval from so few it is rather too narrow.
+few values it is computed from all possible resamples, so it is not random. With two or three values its 95 %
+interval reaches from the lowest to the highest; like any interval from so few values it is rather too narrow.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Whether a difference may be chance: intervals and tests for paired numbers.
 
-Between seeds, which are few, Student's t: the numbers are means over many answers, so that normal errors are
-a fair assumption, and a bootstrap of three would be far too narrow. Between problems, which are many and
-whose differences are far from normal, sign flips.
+Seeds are few, so Student's t is used: the numbers are means over many answers, so normal errors are a fair
+assumption, and a bootstrap of three would be far too narrow. Problems are many and their differences are far
+from normal, so sign flips are used.
 """
 
 import itertools
