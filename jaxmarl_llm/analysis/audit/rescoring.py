@@ -131,7 +131,7 @@ def _place(action: JointAction) -> tuple:
 
 
 def rejudged(forest: Forest, task: Task) -> Forest:
-    """The forest with its texts judged by ``task`` in one call, and charged for the recorded numbers of tokens."""
+    """The forest with its texts judged by ``task`` in one call, and charged for the recorded tokens."""
     texts = forest.joint_texts(task.agents)
     items = [forest.items[joint.item] for joint in forest.joints]
     judgements = judge(task, items, texts, forest.histories())

@@ -47,7 +47,8 @@ def merge(
     """Merge the members, write the result to a new folder; return the content of merge.json.
 
     Args:
-      config: the result's team and problems; ``team.mode``, ``rank``, ``alpha``, ``targets`` are the members'.
+      config: the result's team and problems; ``team.mode``, ``rank``, ``alpha`` and ``targets`` are the
+        members'.
       sources: the members, see `members`.
       settings: the method.
       out: folder to create; it is written completely or not at all.

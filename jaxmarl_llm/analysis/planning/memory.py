@@ -52,7 +52,7 @@ class DoesNotFit:
 
 
 def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]:
-    """Compile the updates, and the sampler for the largest call of an iteration and of an evaluation, if any.
+    """Compile the updates, and the sampler for the largest calls of an iteration (if any) and an evaluation.
 
     ``others`` are bytes of other stacks on the same device.
     """

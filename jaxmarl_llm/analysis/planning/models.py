@@ -83,7 +83,7 @@ def stored_dtype(name: str) -> str:
 
 
 def of_config(config, name: str) -> PolicyConfig:
-    """`policy_config` of a config's model; a model whose vocabulary depends on the problems is built first."""
+    """`policy_config` of a model; models with a vocabulary made from the problems are built first."""
     if name in built_models.BUILDERS and name != "random-tiny":
         return built_models.BUILDERS[name](config, (config.seed,), on_host=True).policy.config
     return policy_config(name)
