@@ -44,7 +44,7 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
       tell: called with lines about the progress.
 
     Returns:
-      The metrics of `step_critic.fit`, ``answers``, their mean ``reward``, and the number of sampled ``tokens``.
+      The metrics of `step_critic.fit`, ``answers``, their mean ``reward``, and the sampled ``tokens``.
 
     Raises:
       UserError: if all answers have the same reward, so that there is nothing to fit.

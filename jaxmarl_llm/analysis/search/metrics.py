@@ -45,7 +45,7 @@ _NOT_RUN = ("build-error", "no-program")
 class Spent(NamedTuple):
     """Costs of a search for a problem so far, and whether it is solved.
 
-    expansions: texts for which next lines were sampled. executed: programs executed, or answers judged. drawn:
+    expansions: texts for which next lines were sampled. executed: programs executed or answers judged. drawn:
     tokens of all completions. read: tokens of prompts, once per request, and tokens that a value model read.
     solved: whether the current choice is right when measured again.
     """
