@@ -1,6 +1,6 @@
 """Shortcuts between versions of a program: one step that could replace several.
 
-Experiential co-learning (arXiv 2312.17025) keeps the versions of a program as a graph: nodes are versions, edges
+Experiential co-learning (arXiv 2312.17025) keeps a program's versions as a graph: nodes are versions, edges
 are the instructions that led from one to the next. On the shortest path from the first to the final version,
 two versions that are not neighbours are a shortcut if the later one has a higher value. Later problems learn
 from instructions for shortcuts.
