@@ -23,8 +23,8 @@ class Settings:
       plausible: for contrasts, see `mixtures.contrast`.
       value: what decides a switch: the members' ``confidence``, a value ``head`` fitted on roll-outs of the
         training problems, or ``rollouts`` from the current text, which the task judges.
-      every: where a switch may happen: after each ``token``, after each ``line``, or never, ``answer``: complete
-        answers are compared.
+      every: where a switch may happen: after each ``token``, after each ``line``, or never, ``answer``:
+        complete answers are compared.
       candidates: number of pieces that each member proposes: its likeliest tokens, or sampled lines or
         answers.
       rollouts: number of judged roll-outs for the value of a candidate.
