@@ -1,1 +1,1 @@
-"""What no training needs: reports, the doctor, planning, audits of finished runs, searches for programs."""
+"""Parts that training does not need: reports, doctor, planning, audits of finished runs, program searches."""

@@ -1,5 +1,5 @@
 """Several models write one text: `engine` lets them answer in place of one agent, in any evaluation.
 
-`settings` says how, `switching` is Collab itself, on texts and numbers alone, `writers` are the models: what each reads
-of a text, proposes, and how it would go on; `values` are what a switch goes by, `ledger` what an answer has cost.
+`settings` has the options, `switching` the Collab algorithm, on texts and numbers only. `writers` are the
+models: what each reads, proposes, and how it would continue. `values` decide a switch, `ledger` counts costs.
 """

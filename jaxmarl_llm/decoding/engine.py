@@ -1,4 +1,4 @@
-"""Several members answer in place of one agent: an engine, so that any evaluation of that agent is one of them."""
+"""Several members answer in place of one agent: an engine, so any evaluation of the agent evaluates them."""
 
 import dataclasses
 import functools
@@ -29,12 +29,12 @@ def choice(settings: Settings, members: int) -> together.Choose:
 
 
 class MixedEngine:
-    """Draws every token by all members of one stack, see `sampling.together`. An `Engine`.
+    """Samples every token with all members of one stack, see `sampling.together`. An `Engine`.
 
     Args:
       members: the stack with its parameters.
       choose: how they choose a token.
-      ledger: is added to.
+      ledger: counts are added to it.
     """
 
     def __init__(self, members: Member, choose: together.Choose, ledger: Ledger):
@@ -82,11 +82,11 @@ class SwitchingEngine:
 
     Args:
       team: the members.
-      prompts: of the problems that are answered.
-      writers: of the team and these prompts.
-      value: what the switch goes by.
+      prompts: prompts of the problems that are answered.
+      writers: writers of the team for these prompts.
+      value: the value that decides the switch.
       alpha: see `switching.write`.
-      ledger: is added to.
+      ledger: counts are added to it.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class SwitchingEngine:
         greedy: Mapping[str, Sequence[bool]],
         **options,
     ) -> Drawn:
-        """See `Engine.draw`. UserError for a prompt that is not a problem's own."""
+        """See `Engine.draw`. UserError for a prompt that belongs to no problem."""
         (agent,) = prompts
         own, marked = [tuple(ids) for ids in prompts[agent]], greedy[agent]
         if unknown := [ids for ids in own if ids not in self._problem_of]:
@@ -146,7 +146,7 @@ class SwitchingEngine:
         rows = [self._writers.written(draft, 0) for draft in drafts]
         ended = [not draft.pieces[-1].cut for draft in drafts]
         for draft, ids, finished in zip(drafts, rows, ended, strict=True):
-            if finished and draft.pieces[-1].vocabulary:  # its own end is no token of the first member's
+            if finished and draft.pieces[-1].vocabulary:  # its own EOS, unknown to the first member
                 ids.append(tokenizer.eos_ids[0])
         tokens_NRL = np.zeros((1, len(rows), max(map(len, rows))), np.int32)
         for r, ids in enumerate(rows):
@@ -160,7 +160,7 @@ class SwitchingEngine:
 
 
 def _first_of_each(prompts: Sequence[Sequence[int]]) -> list[int]:
-    """Places of the different prompts, in order; copies fill up a batch (`evaluation.plan_batches`)."""
+    """Indices of the distinct prompts, in order; copies pad a batch (`evaluation.plan_batches`)."""
     places: dict[tuple[int, ...], int] = {}
     for b, ids in enumerate(prompts):
         places.setdefault(tuple(ids), b)
@@ -168,7 +168,7 @@ def _first_of_each(prompts: Sequence[Sequence[int]]) -> list[int]:
 
 
 def speaker(member: Member, agent: str, name: str) -> tuple[Team, list[Any]]:
-    """A team of one agent, called ``name``, that is one of the members, and its parameters."""
+    """A team with one of the members as its only agent, called ``name``, and its parameters."""
     stack, trainable = member.stack.subset((agent,), member.trainable)
     stack = dataclasses.replace(stack, agents=(name,))
     return Team((dataclasses.replace(member, stack=stack, trainable=trainable),)), [trainable]

@@ -1,4 +1,4 @@
-"""What answers of several members have cost."""
+"""Costs of answers that several members write together."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass
 class Ledger:
-    """Counts over some answers; copies of a prompt that fill up a batch are not among them.
+    """Counts over answers; copies of a prompt that pad a batch are not counted.
 
     Attributes:
       members: names.
       answers: number of answers.
-      by_member: tokens of the answers that each member wrote, or in a mixture gave most of their probability.
+      by_member: answer tokens that each member wrote, or, in a mixture, to which it gave most of the
+        probability.
       switches: how often one member's token or line follows another's.
-      drawn: tokens drawn, those of roll-outs and of candidates that were not taken included.
-      passes: forward passes of one member over one row: a prompt, or text so far, that is read, and each further token.
-      judged: answers of roll-outs, and candidates that end a text, that the task judged while answers were written.
+      drawn: sampled tokens, including those of roll-outs and rejected candidates.
+      passes: forward passes of one member over one row: one per prompt or text read, and one per further
+        token.
+      judged: roll-out answers, and candidates that end a text, judged by the task during writing.
     """
 
     members: tuple[str, ...]

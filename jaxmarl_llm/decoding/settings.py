@@ -1,4 +1,4 @@
-"""How several members write one text; no JAX, so that wrong flags are refused at once."""
+"""Options for writing one text with several members; no JAX, so that wrong flags are refused at once."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,17 +19,19 @@ class Settings:
 
     Attributes:
       mode: one of `MODES`.
-      weights: of the members, in their order, adding up to 1; (): equal ones. Of mixtures.
-      plausible: of a contrast, see `mixtures.contrast`.
-      value: what a switch goes by: the members' ``confidence``, a value ``head`` fitted on roll-outs of the training
-        problems, or ``rollouts`` from where the text stands, which the task judges.
-      every: where a switch may hand over: after each ``token``, each ``line``, or not at all, ``answer``: whole answers
-        are compared.
-      candidates: pieces of text that each member proposes: its likeliest tokens, or drawn lines or answers.
-      rollouts: drawn for the value of a candidate, each judged.
-      horizon: longest roll-out in tokens; 0: as long as an answer may be.
-      goes_on: who writes roll-outs: the candidate's ``own`` member, or the switcher by these values, ``best``.
-      alpha: weight of a member's divergence from the mean of all, in units of the reward per nat.
+      weights: for mixtures, weights of the members, in order, with sum 1; (): equal weights.
+      plausible: for contrasts, see `mixtures.contrast`.
+      value: what decides a switch: the members' ``confidence``, a value ``head`` fitted on roll-outs of the
+        training problems, or ``rollouts`` from the current text, which the task judges.
+      every: where a switch may happen: after each ``token``, after each ``line``, or never, ``answer``:
+        complete answers are compared.
+      candidates: number of pieces that each member proposes: its likeliest tokens, or sampled lines or
+        answers.
+      rollouts: number of judged roll-outs for the value of a candidate.
+      horizon: longest roll-out in tokens; 0: maximal answer length.
+      goes_on: who writes roll-outs: the candidate's ``own`` member, or the switcher with these values,
+        ``best``.
+      alpha: weight of a member's divergence from the mean of all, in reward per nat.
     """
 
     mode: str = SWITCH
@@ -45,12 +47,12 @@ class Settings:
 
     @property
     def searches(self) -> bool:
-        """Whether texts are written piece by piece, by `switching`, and not in one program."""
+        """Whether texts are written piece by piece, by `switching`, instead of in one program."""
         return self.mode == SWITCH and not (self.value == CONFIDENCE and self.every == TOKEN)
 
 
 def check(settings: Settings, given: Sequence[str] = ()) -> None:
-    """UserError for settings that cannot be, and for those of ``given``, named by the user, that would do nothing."""
+    """UserError for invalid settings, and for settings in ``given``, set by the user, without effect."""
     s = settings
     for name, allowed in (("mode", MODES), ("value", VALUES), ("every", EVERY), ("goes_on", CONTINUE)):
         if getattr(s, name) not in allowed:
@@ -86,12 +88,12 @@ def check(settings: Settings, given: Sequence[str] = ()) -> None:
 
 
 def check_members(settings: Settings, names: Sequence[str], models: Sequence[str], alike: bool) -> None:
-    """UserError for members that cannot write together so.
+    """UserError for members that cannot write together with these settings.
 
     Args:
-      settings: of the writing.
-      names, models: of the members.
-      alike: whether all have one vocabulary.
+      settings: the settings.
+      names, models: names and models of the members.
+      alike: whether all have the same vocabulary.
     """
     if len(names) < 2:
         raise UserError(f"members {', '.join(names) or 'none'}: to write together takes two or more")
@@ -108,5 +110,5 @@ def check_members(settings: Settings, names: Sequence[str], models: Sequence[str
 
 
 def flag(name: str) -> str:
-    """The flag of a field, as `experiments.together` has it."""
+    """The flag of a field in `experiments.together`."""
     return "--" + {"mode": "together", "goes_on": "continue"}.get(name, name)

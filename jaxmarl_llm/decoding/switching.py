@@ -1,12 +1,12 @@
-"""Collab (arXiv 2503.21720): every piece of a text is the one with the greatest estimated reward, of several members.
+"""Collab (arXiv 2503.21720): each piece of a text is the candidate of several members with the highest value.
 
     j, z = argmax over members j and their candidates z of   Q_j(s, z) - alpha KL(pi_j(.|s) || mean_m pi_m(.|s))
     Q_j(s, z) = E[ r([s, z, y]) ],   y ~ pi_j(.|[s, z])                    the paper's: j goes on by itself
     Q(s, z)   = E[ r([s, z, y]) ],   y by the switcher with those Q_j      `of_switcher`
 
-The paper names a KL term; its form and place here are ours, as only the abstract was at hand. Of equal values the
-candidate counts that its own member finds likelier. This file knows no models: members are numbers, and what proposes
-and what values are functions.
+The paper names a KL term; its form and place here are ours, because only the abstract was available. Ties go
+to the candidate with the higher probability under its own member. This file contains no models: members are
+numbers, proposals and values are functions.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """A text on its way, and the number of the row that it is for."""
+    """An unfinished or finished text, and the number of its row."""
 
     row: int
     pieces: tuple[Piece, ...] = ()
@@ -58,7 +58,7 @@ class Draft:
 
 
 class Candidate(NamedTuple):
-    """A piece that a member proposes, and that member's KL from the mean of all where the draft stands, in nats."""
+    """A piece that a member proposes, and that member's KL from the mean of all at this point, in nats."""
 
     piece: Piece
     divergence: float = 0.0
@@ -69,13 +69,13 @@ Value = Callable[[Sequence[Draft]], Sequence[float]]  # of drafts that end with 
 
 
 def write(drafts: Sequence[Draft], propose: Propose, value: Value, alpha: float = 0.0) -> list[Draft]:
-    """Write drafts to their ends, a piece of each at a time.
+    """Write drafts to their ends, one piece of each at a time.
 
     Args:
-      drafts: texts, not yet begun or on their way.
-      propose: candidates for the next piece. It ends every text in time, by `Piece.last`.
-      value: estimated rewards of drafts with a candidate as their last piece. Where all candidates of a draft are the
-        same tokens none is valued.
+      drafts: empty or unfinished texts.
+      propose: candidates for the next piece; it must end every text eventually, by `Piece.last`.
+      value: estimated rewards of drafts with a candidate as their last piece. If all candidates of a draft
+        are the same tokens, none is valued.
       alpha: weight of the divergence.
     """
     written = list(drafts)
@@ -97,14 +97,14 @@ def write(drafts: Sequence[Draft], propose: Propose, value: Value, alpha: float 
 
 
 def of_rollouts(go_on: Callable[[Sequence[Draft]], Sequence[Draft]], judge: Value, number: int) -> Value:
-    """Q by roll-outs: mean rewards of ``number`` texts that begin as the draft does; of an ended draft, its own reward.
+    """Q by roll-outs: mean reward of ``number`` continuations of the draft; a finished draft's own reward.
 
-    A text without a reward is left out of the mean, which is NaN where all are.
+    Texts without a reward are left out of the mean, which is NaN if all are.
 
     Args:
-      go_on: unfinished drafts, each as often as it is written on -> as many texts.
+      go_on: unfinished drafts, each repeated once per continuation -> equally many texts.
       judge: rewards of texts; NaN: none.
-      number: texts for each draft.
+      number: texts per draft.
     """
 
     def value(drafts: Sequence[Draft]) -> list[float]:
@@ -124,5 +124,5 @@ def _mean(rewards: Sequence[float]) -> float:
 
 
 def of_switcher(propose: Propose, value: Value, alpha: float, judge: Value, number: int) -> Value:
-    """Q by roll-outs of the switcher that goes by ``value``: as `write` would go on from each draft."""
+    """Q by roll-outs of the switcher with ``value``: each draft is continued with `write`."""
     return of_rollouts(lambda drafts: write(drafts, propose, value, alpha), judge, number)

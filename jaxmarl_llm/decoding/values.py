@@ -1,4 +1,4 @@
-"""What a switch goes by: the writers' own confidence, a value head fitted on roll-outs, or the judge of the task."""
+"""Values that decide a switch: the writers' confidence, a head fitted on roll-outs, or the task's judge."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from jaxmarl_llm.utils.errors import UserError
 def confidence(writers: Writers):
     """The mean log-probability of a draft's last piece under its own member, in nats per byte of its text.
 
-    Per byte, as members with other tokenizers cut a text into another number of tokens.
+    Per byte, because different tokenizers split a text into different numbers of tokens.
     """
 
     def value(drafts: Sequence[Draft]) -> list[float]:
@@ -31,7 +31,7 @@ def confidence(writers: Writers):
 
 
 class Judge:
-    """The total rewards of drafts by a task with one agent, NaN where none applies; ``ledger`` counts them."""
+    """Total rewards of drafts in a task with one agent, NaN where none applies; ``ledger`` counts them."""
 
     def __init__(self, task: Any, writers: Writers, ledger: Ledger):
         if is_sequential(task) or len(task.agents) != 1:
@@ -51,19 +51,19 @@ class Judge:
 
 
 class Head:
-    """A value of each member's drafts by a critic of its own: what it earns if that member goes on.
+    """A value of each member's drafts from its own critic: the expected reward if that member continues.
 
     Critic j is fitted to the rewards R of whole answers of member j,
 
         min E sum_l (R - V_j(x, y_1 .. y_l))^2
 
-    over all their tokens l. It reads a draft anew for each value.
+    over all their tokens l. It reads the whole draft again for each value.
 
     Args:
       critics: from `critics.build`, one for each member, ``by_token``.
-      writers: of the drafts that are valued.
-      names: of the members.
-      ledger: each value is a forward pass.
+      writers: the writers of the drafts.
+      names: names of the members.
+      ledger: each value counts as a forward pass.
     """
 
     def __init__(self, critics: Critics, writers: Writers, names: Sequence[str], ledger: Ledger):
@@ -98,13 +98,13 @@ def fit(
 ) -> dict[str, float]:
     """Fit every member's critic to its answers for the rows of ``writers``, ``samples`` for each row.
 
-    Each begins at the mean of its rewards, so that what it learns is what differs between texts.
+    Each critic starts at the mean of its rewards, so that it only learns differences between texts.
 
     Args:
       critics: one for each member, with an optimizer for so many ``updates``.
-      batch: answers of each member in an update, drawn without a repetition before all have come.
+      batch: answers of each member in an update; each answer is used once before any is repeated.
       random: order of the answers.
-      progress: called with the updates that are done, and their number.
+      progress: called with the number of finished updates, and of all updates.
 
     Returns:
       Means over the last quarter of the updates of ``<name>/critic_loss`` and ``<name>/critic_explained``, and
@@ -142,7 +142,7 @@ def fit(
 def _answers(
     writers: Writers, judge: Judge, names: Sequence[str], samples: int
 ) -> tuple[dict[str, list[tuple[np.ndarray, np.ndarray]]], int]:
-    """By member its answers, as token ids and the reward at those it drew (NaN at the prompt); tokens drawn in all."""
+    """Members' answers as ids and rewards at sampled tokens (NaN in the prompt); total sampled tokens."""
     texts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in names}
     tokens = 0
     for member, name in enumerate(names):

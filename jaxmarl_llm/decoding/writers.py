@@ -1,6 +1,7 @@
-"""The members that write texts: what each reads of a text, what it proposes as the next piece, how it would go on.
+"""The members that write texts: what each reads, proposes as the next piece, and how it would continue.
 
-Where members have different tokenizers, each reads what others wrote as text, so pieces are lines or whole answers.
+If members have different tokenizers, each reads the others' pieces as text, so pieces are lines or whole
+answers.
 All calls of a run have one size (`ROWS` rows, one width), so that few programs are compiled.
 """
 
@@ -26,7 +27,7 @@ from jaxmarl_llm.sampling.stops import Stops
 from jaxmarl_llm.stop_texts import StopText
 from jaxmarl_llm.team import Team
 
-ROWS = 32  # of a member in a call
+ROWS = 32  # rows of a member in a call
 
 
 class Prompts(NamedTuple):
@@ -40,7 +41,7 @@ class Prompts(NamedTuple):
 
     @classmethod
     def of(cls, task, team: Team, limit: int, long_prompts: str = "error") -> "Prompts":
-        """Those of a task with one agent; limit and long_prompts as of `requests.encode_prompt`."""
+        """The prompts of a task with one agent; limit and long_prompts as in `requests.encode_prompt`."""
         (speaker,) = task.agents
         chats = [
             SpeakRequest(speaker, i, tuple(task.prompts(item)[speaker]), 1)
@@ -63,16 +64,16 @@ class Writers:
 
     Args:
       team: the members, by name; their parameters are in it.
-      prompts: of the problems.
-      params: how members draw, without an end of their own.
-      every: where another member may go on, one of `settings.EVERY`.
-      candidates: pieces that each member proposes.
-      horizon: longest roll-out; 0: none but that of the answer.
-      ledger: is added to.
+      prompts: prompts of the problems.
+      params: sampling parameters of the members, without stop conditions.
+      every: where another member may continue, one of `settings.EVERY`.
+      candidates: number of pieces that each member proposes.
+      horizon: longest roll-out; 0: limited only by the answer length.
+      ledger: counts are added to it.
 
     Attributes:
       rows: index of the problem of each row, set for each call.
-      greedy: rows of which the last candidate line or answer of each member is drawn greedily.
+      greedy: rows where the last candidate line or answer of each member is drawn greedily.
     """
 
     def __init__(
@@ -98,16 +99,16 @@ class Writers:
         self._key, self._calls = jax.random.key(0), 0
 
     def begin(self, rows: Sequence[int], greedy: Sequence[int], key: jax.Array) -> list[Draft]:
-        """Empty drafts for rows of some problems; what follows draws from ``key``."""
+        """Empty drafts for rows of problems; later sampling uses ``key``."""
         self.rows, self.greedy, self._key, self._calls = tuple(rows), frozenset(greedy), key, 0
         return [Draft(row) for row in range(len(rows))]
 
     def tokens(self, draft: Draft, member: int) -> list[int]:
-        """What a member reads: the prompt and all that is written, in its own vocabulary."""
+        """What a member reads: the prompt and the text so far, in its own vocabulary."""
         return [*self._prompts.tokens_JB[member][self.rows[draft.row]], *self.written(draft, member)]
 
     def written(self, draft: Draft, member: int) -> list[int]:
-        """A draft in a member's vocabulary, without the prompt. Another's lines come as text."""
+        """A draft in a member's vocabulary, without the prompt; others' lines are encoded from text."""
         own = self._member_of[member]
         ids: list[int] = []
         for piece in draft.pieces:
@@ -119,7 +120,7 @@ class Writers:
         return ids
 
     def text(self, draft: Draft) -> str:
-        """The text of a draft; tokens of one vocabulary in a row are read together."""
+        """The text of a draft; consecutive tokens of one vocabulary are decoded together."""
         text, run = "", list[int]()
         for i, piece in enumerate(draft.pieces):
             run += piece.ids
@@ -142,7 +143,7 @@ class Writers:
         return [[Candidate(piece) for own in pieces for piece in own[i]] for i in range(len(drafts))]
 
     def go_on(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """Each draft written on by the member of its last piece, as far as roll-outs go."""
+        """Each draft continued by the member of its last piece, up to the roll-out length."""
         members = [draft.pieces[-1].member for draft in drafts]
         pieces = self._drawn(drafts, members, self._short, 1, False, False)
         return [draft.with_piece(own) for draft, (own,) in zip(drafts, pieces, strict=True)]
@@ -179,7 +180,7 @@ class Writers:
         """A piece, no longer than the room that is left; the last one if it ends the text or fills the room."""
         place = self._member_of[member]
         written = self.written(draft, member)
-        # What others wrote may be more tokens here than in theirs, and more than there is room for.
+        # Text of other members may have more tokens in this vocabulary, even more than there is room for.
         room = max(0, self._params.max_new_tokens - len(written))
         cut, stack = ids[:room], self.team.members[place].stack
         whole = (*written, *cut)
@@ -195,7 +196,7 @@ class Writers:
         by_line: bool,
         greedy_too: bool,
     ) -> list[list[Piece]]:
-        """Pieces after some drafts, each of its member's, ``samples`` for each; roll-outs end where they are cut."""
+        """Pieces after drafts, each by its member, ``samples`` per draft; roll-outs end where cut."""
         pieces: list[list[Piece]] = [[] for _ in drafts]
         for place, member in enumerate(self.team.members):
             if by_line:
@@ -212,7 +213,7 @@ class Writers:
     def _draw(
         self, place: int, rows: dict[str, list[int]], drafts, params, samples: int, greedy_too: bool, pieces
     ):
-        """One call of the sampler for one stack; an agent without a row answers another's, for nothing."""
+        """One call of the sampler for one stack; an agent without rows answers another's row, unused."""
         member, some = self.team.members[place], next(own for own in rows.values() if own)
         prompts, greedy = {}, {}
         for agent, own in rows.items():
@@ -238,7 +239,7 @@ class Writers:
                     )
 
     def _plan(self, place: int) -> Sizes:
-        """One width for all that members of a stack read: what all prompts begin with apart."""
+        """One width for everything that members of a stack read, without the common prefix of the prompts."""
         first = self._member_of.index(place)
         prompts = [list(ids) for ids in self._prompts.tokens_JB[first]]
         start = tuple(prompts[0][: common_start(prompts)])
@@ -249,5 +250,5 @@ class Writers:
 
 @functools.lru_cache(maxsize=8)
 def _line_ends(tokenizer) -> tuple[StopText, ...]:
-    """The end of a line as a stop text; making it reads the whole vocabulary."""
+    """The end of a line as a stop text; cached because building it reads the whole vocabulary."""
     return tokenizer.stop_texts((LINE_END,))

@@ -1,6 +1,7 @@
 """Knowledge fusion (FuseLLM, arXiv 2401.10491): the distributions of several teachers at the tokens of one student.
 
-`pieces` are tokens as bytes, `align` brings what a teacher expects to the student's tokens by the bytes of the text
-that both read, `edits` does it by the paper's edit distances, `fuse` makes one distribution of those of all teachers,
-`texts` are the texts with who teaches which part, `cache` keeps what the teachers expect on disk, `scores` asks them.
+`pieces` are tokens as bytes. `align` maps a teacher's distributions to the student's tokens by the bytes of
+the common text, `edits` by the paper's edit distances. `fuse` makes one distribution from those of all
+teachers. `texts` are texts with their teachers, `scores` computes the teachers' distributions, `cache` stores
+them.
 """

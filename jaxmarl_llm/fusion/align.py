@@ -1,21 +1,21 @@
-"""What a teacher expects at every token of a student, where both read one text in tokens of their own.
+"""A teacher's distribution at every token of a student, where both read one text with their own tokenizers.
 
-Both tokenizers cut the bytes b of one text. Of the teacher we know at each of its tokens the K likeliest ones with
-their probabilities p(w), w sequences of bytes, and the probability of the token that stands there. A token of the
-student that begins at byte a and ends at e lies in the teacher's token [s, t) with s <= a < t, of which the bytes
-c = b[s:a] have been read:
+Both tokenizers split the bytes b of one text. At each teacher token we know the K likeliest tokens w
+(sequences of bytes) with their probabilities p(w), and the probability of the actual token. A student token
+that begins at byte a and ends at e begins in the teacher's token [s, t) with s <= a < t, of which the bytes c
+= b[s:a] have been read:
 
     P(the text goes on with r) = p(c r) / Z,   Z = 1 if c is empty, else the sum of p(w) over known w that begin with c
 
-r becomes the student's token that is r, else the first token of r in the student's own tokenizer (`Vocabulary.first`);
-tokens of the teacher that become one and the same of the student add up. Where the student's token goes on behind t,
-only its own probability is known, the product of those of the teacher's tokens up to e (chain rule), if one of them
-ends at e. If none does, the student's token ends inside of one, and the position is *misaligned*: there the text itself
-is the target, with probability 1, as in the paper.
+r becomes the student token equal to r, else the first token of r in the student's tokenizer
+(`Vocabulary.first`); teacher tokens that become the same student token add up. If the student's token extends
+beyond t, only its own probability is known: the product of those of the teacher's tokens up to e (chain
+rule), if one of them ends at e. If none does, the student's token ends inside a teacher token, and the
+position is *misaligned*: there the text itself is the target, with probability 1, as in the paper.
 
-With the same tokenizer on both sides nothing changes. Of a student over bytes all is exact where K = V; of other
-students a teacher's token counts as theirs of the same bytes, whatever it would have gone on with.
-What is not known of the probability stays open: `losses.distillation` keeps it in one bucket.
+With the same tokenizer on both sides nothing changes. For a student over bytes everything is exact if K = V;
+for other students a teacher token counts as their token with the same bytes, regardless of how it would
+continue. Unknown probability is left unassigned: `losses.distillation` keeps it in one bucket.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ import numpy as np
 from jaxmarl_llm.fusion.pieces import END, Pieces, Vocabulary
 
 TINY = 1e-30
-LEAD = b" "  # what SentencePiece puts in front of a text, as a token or in its first one: no part of the text
+LEAD = b" "  # SentencePiece's prefix of a text, as a token or in the first one; not part of the text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Seen:
     """A text in the tokens of one model.
 
     Attributes:
-      ids: token ids (L,), the one that ends the text last, if the text ends here.
-      ends: byte at which each of them ends (L,); of the ending one that of the one before.
-      logprobs: of these tokens in nats, float32 (L,).
+      ids: token ids (L,); the last one is the ending token if the text ends here.
+      ends: byte at which each token ends (L,); for the ending token, that of the previous one.
+      logprobs: log-probabilities of these tokens in nats, float32 (L,).
       top_ids, top_logprobs: the K likeliest tokens at each position (L, K) and their log-probabilities.
     """
 
@@ -62,7 +62,7 @@ class Own:
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-    """Of every token of a student, a teacher's probabilities by id of the student; None where it is misaligned."""
+    """For every student token, the teacher's probabilities by student id; None where misaligned."""
 
     by_token: list[dict[int, float] | None]
 
@@ -73,14 +73,14 @@ class Aligned:
 
 
 def by_ids(seen: Seen, own: Own, teacher: Pieces) -> Aligned | None:
-    """`Aligned` of a teacher with the student's tokenizer; None where the two cut this text in different tokens."""
+    """`Aligned` of a teacher with the student's tokenizer; None if the two token sequences differ."""
     length = len(own.ids)
     if not np.array_equal(own.ids, seen.ids[:length]) or len(seen.ids) - length > 1:
         return None
     rows = [likely(seen, i) for i in range(length)]
     if length < len(
         seen.ids
-    ):  # the student's text goes on behind this part: that the teacher's would end is left open
+    ):  # the student's text continues after this part: the teacher's ending is unassigned
         rows = [{k: p for k, p in row.items() if teacher.of_id[k] != END} for row in rows]
     return Aligned([{k: p for k, p in row.items() if p > 0} for row in rows])
 
@@ -89,18 +89,18 @@ def by_bytes(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: b
     """`Aligned` of a teacher with other tokens.
 
     Args:
-      seen: the text as the teacher has read it, its ending token included.
+      seen: the text as the teacher has read it, including its ending token.
       teacher: its tokens.
       own: the student's tokens.
       student: its vocabulary.
       text: the bytes that both have read.
-      ended: whether the student's text ends where this one does; else that the teacher would end is left open.
+      ended: whether the student's text ends here too; else the teacher's ending probability is unassigned.
     """
     last = len(seen.ids) - 1
     rows: list[dict[int, float] | None] = []
     for token, a, e in zip(own.ids.tolist(), own.starts.tolist(), own.ends.tolist(), strict=True):
         i = last if a == len(text) else int(np.searchsorted(seen.ends, a, side="right"))
-        if a == e and a < len(text):  # a part of a letter, see `pieces.byte_ends`
+        if a == e and a < len(text):  # a part of a character, see `pieces.byte_ends`
             rows.append(None)
             continue
         rows.append(_at(seen, i, teacher, student, text, (token, a, e), ended))
@@ -112,7 +112,7 @@ def _at(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, text: bytes, t
     own, a, e = token
     path, starts = _path(seen, i, e), seen.starts
     inside = i and seen.ends[i - 1] == starts[i - 1] and not (i == 1 and leads(seen, teacher))
-    if path is None or inside:  # or the teacher's begins inside of a letter
+    if path is None or inside:  # or the teacher's begins inside a character
         return None
     read, known = text[starts[i] : a], likely(seen, i)
     parts = parts_at(seen, i, teacher, text)
@@ -135,15 +135,15 @@ def _at(seen: Seen, i: int, teacher: Pieces, student: Vocabulary, text: bytes, t
 
 
 def leads(seen: Seen, teacher: Pieces) -> bool:
-    """Whether the first token is nothing but the `LEAD` of the text."""
+    """Whether the first token is only the `LEAD` of the text."""
     return seen.ends[0] == 0 and teacher.of_id[int(seen.ids[0])] == LEAD
 
 
 def parts_at(seen: Seen, i: int, teacher: Pieces, text: bytes) -> dict[int, bytes | None]:
-    """The bytes of the `likely` tokens at position i, by the teacher's ids: what they would add to the text there.
+    """The bytes that the `likely` tokens at position i would add to the text, by the teacher's ids.
 
-    What the text's own token adds is what stands there. Where that is without its `LEAD`, the others are without it,
-    too, and of one that is nothing else it is not known how the text goes on.
+    The text's own token adds the actual bytes. If these lack its `LEAD`, it is removed from the other tokens
+    too; for a token that is only the `LEAD`, the continuation is unknown (None).
     """
     own, here = int(seen.ids[i]), text[seen.starts[i] : seen.ends[i]]
     parts = {k: teacher.of_id[k] for k in (*seen.top_ids[i].tolist(), own)}
@@ -153,12 +153,12 @@ def parts_at(seen: Seen, i: int, teacher: Pieces, text: bytes) -> dict[int, byte
 
 
 def _goes_on(part: bytes | None, read: bytes) -> bool:
-    """Whether a token goes on from what has been read of it; nothing has been read of one that ends the text."""
+    """Whether a token continues the bytes read so far; for an ending token, none have been read."""
     return part is not None and (not read or (part.startswith(read) and len(part) > len(read)))
 
 
 def _path(seen: Seen, i: int, end: int) -> float | None:
-    """Probability of the teacher's tokens behind i up to byte ``end``; None where none ends there but beyond."""
+    """Probability of the teacher's tokens after i up to byte ``end``; None if no token ends exactly there."""
     if end <= seen.ends[i]:
         return 1.0
     logprob, at = 0.0, i
@@ -169,7 +169,7 @@ def _path(seen: Seen, i: int, end: int) -> float | None:
 
 
 def likely(seen: Seen, i: int) -> dict[int, float]:
-    """Probabilities of the known tokens at position i of the teacher, by its ids: the likeliest and the text's own."""
+    """Probabilities, by id, of the teacher's known tokens at position i: the likeliest and the text's own."""
     pairs = zip(seen.top_ids[i], seen.top_logprobs[i], strict=True)
     known = {int(k): float(np.exp(np.float32(x))) for k, x in pairs}
     known.setdefault(int(seen.ids[i]), float(np.exp(seen.logprobs[i])))
@@ -177,15 +177,15 @@ def likely(seen: Seen, i: int) -> dict[int, float]:
 
 
 def nats_of_bytes(logprobs: np.ndarray, ends: np.ndarray, size: int) -> np.ndarray:
-    """Cross-entropy of each byte of a text in nats, float (size,): that of a token in equal parts for its bytes.
+    """Cross-entropy of each byte of a text in nats, float (size,): a token's nats are split over its bytes.
 
-    ``logprobs`` and ``ends`` are those of the tokens without the one that ends the text. Sums over parts of a text
-    that tokens do not cross are those of its tokens; the sum over the text is that of all of them.
+    ``logprobs`` and ``ends`` exclude the ending token. If no token crosses the boundaries of a part, the sum
+    over the part is that of its tokens; the sum over the text is that of all tokens.
     """
     nats, begin, waiting = np.zeros(size), 0, 0.0
     for logprob, end in zip(logprobs, ends, strict=True):
         waiting -= float(logprob)
-        if end > begin:  # tokens inside of a letter wait for the one that completes it
+        if end > begin:  # tokens inside a character wait for the one that completes it
             nats[begin:end] = waiting / (end - begin)
             begin, waiting = int(end), 0.0
     return nats

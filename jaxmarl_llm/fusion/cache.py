@@ -1,8 +1,8 @@
-"""What a teacher expects of texts, kept on disk: the 10 likeliest tokens at each position, in float16.
+"""A teacher's distributions on texts, kept on disk: the 10 likeliest tokens at each position, in float16.
 
-A folder for each teacher: ``about.json`` says of what it is, ``00000.npz`` and so on hold `SHARD` texts each, and
-``tokens.json`` the bytes of the tokens in them, so that the teacher is not needed again. A shard is written whole or
-not at all: what was stopped goes on with the next one.
+One folder per teacher: ``about.json`` identifies its content, ``00000.npz`` and so on hold `SHARD` texts
+each, and ``tokens.json`` the bytes of their tokens, so the teacher is not needed again. A shard is written
+completely or not at all, and a stopped run continues with the next shard.
 """
 
 import dataclasses
@@ -37,13 +37,13 @@ def fill(
     tokens: Callable[[Sequence[int]], Tokens],
     progress: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Write what is missing of a teacher's cache.
+    """Write the missing part of a teacher's cache.
 
     Args:
       folder: the teacher's.
       about: fingerprints of teacher and texts; another cache in the folder is refused.
-      units: what it reads, one for each text or part.
-      score: of some units what the teacher expects, in order.
+      units: what the teacher reads, one for each text or part.
+      score: units -> the teacher's distributions, in order.
       tokens: the tokens of these ids.
       progress: called with the number of units that are done.
 
@@ -97,7 +97,7 @@ FIELDS = ("ids", "ends", "logprobs", "top_ids", "top_logprobs")
 
 
 def _write(path: pathlib.Path, several: Sequence[Seen]) -> None:
-    """Write some texts, one behind the other."""
+    """Write several texts, concatenated."""
     arrays = {name: np.concatenate([getattr(seen, name) for seen in several]) for name in FIELDS}
     arrays["top_logprobs"] = arrays["top_logprobs"].astype(np.float16)
     data = io.BytesIO()

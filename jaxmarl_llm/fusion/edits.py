@@ -2,10 +2,10 @@
 
 The cheapest path through the table of edit distances between the teacher's and the student's tokens (dynamic time
 warping) matches each token with one or more of the other side. A position of the student keeps the teacher's
-distribution if it is matched with one token of the teacher's, of the same bytes; all others are misaligned.
+distribution if it is matched with one teacher token with the same bytes; all others are misaligned.
 
-As against the release: a teacher's token becomes the student's of the same bytes, and one without is left out, where
-the release takes the nearest of the whole vocabulary by edit distance.
+Difference from the release: a teacher token becomes the student token with the same bytes, or is left out if
+there is none; the release takes the nearest token of the whole vocabulary by edit distance.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def by_edits(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: b
     mine = [text[a:e] for a, e in zip(own.starts, own.ends, strict=True)]
     its = [text[a:e] for a, e in zip(seen.starts, seen.ends, strict=True)]
     its = its if ended else its[:-1]  # without the token that ends the teacher's text
-    first = int(leads(seen, teacher))  # a token that is no part of the text matches none
+    first = int(leads(seen, teacher))  # a token outside the text matches none
     rows: list[dict[int, float] | None] = []
     for token, part, matched in zip(own.ids.tolist(), mine, warped(mine, its[first:]), strict=True):
         place = matched[0] + first if len(matched) == 1 else None
@@ -33,7 +33,7 @@ def by_edits(seen: Seen, teacher: Pieces, own: Own, student: Vocabulary, text: b
 def _mapped(
     seen: Seen, i: int, teacher: Pieces, own: int, student: Vocabulary, text: bytes, ended: bool
 ) -> dict[int, float]:
-    """The teacher's distribution at a position by ids of the student, whose token there is ``own``."""
+    """The teacher's distribution at a position, by ids of the student, whose token there is ``own``."""
     parts = parts_at(seen, i, teacher, text)
     row: dict[int, float] = {}
     for k, p in likely(seen, i).items():
@@ -47,10 +47,10 @@ def _mapped(
 
 
 def warped(one: Sequence[bytes], other: Sequence[bytes]) -> list[list[int]]:
-    """Of each token of the first list the places in the other that it is matched with, in order.
+    """For each token of the first list, the matched indices in the other list, in order.
 
-    The path of the smallest sum of edit distances from the first tokens of both to the last ones; of equal ones that
-    with more steps on both sides at once.
+    The path from both first tokens to both last tokens with the smallest sum of edit distances; of ties, the
+    one with more diagonal steps.
 
     >>> warped([b"a", b"bc"], [b"a", b"b", b"c"])
     [[0], [1, 2]]
@@ -77,7 +77,7 @@ def warped(one: Sequence[bytes], other: Sequence[bytes]) -> list[list[int]]:
 
 
 def edit_distance(one: bytes, other: bytes) -> int:
-    """The least number of bytes to put in, leave out or exchange that makes one of the other (Levenshtein).
+    """The minimal number of inserted, deleted or replaced bytes that turns one into the other (Levenshtein).
 
     >>> edit_distance(b"house", b"mouse "), edit_distance(b"", b"ab")
     (2, 2)

@@ -1,16 +1,18 @@
-"""One distribution of those of several teachers (FuseLLM, arXiv 2401.10491, section 3).
+"""Fuse the distributions of several teachers (FuseLLM, arXiv 2401.10491, section 3).
 
-Of every part of a text, with the cross-entropy C_k of teacher k on that part:
+For every part of a text, with the cross-entropy C_k of teacher k on that part:
 
     min_ce   the distributions of the teacher with the smallest C_k
     avg_ce   sum_k w_k P_k,   w_k = exp(-C_k) / sum_j exp(-C_j)
 
-C is in nats per *byte* of the text, which teachers with other tokens have in common. The release has nats per token of
-the teacher's own, by which one with long tokens looks worse than it is: two tokens of 3 nats each for eight bytes, .75
-nats a byte, against eight tokens of 1 nat each. `COSTS` has both, the second for comparison with the release alone.
+C is in nats per *byte* of the text, which is comparable between tokenizers. The release uses nats per teacher
+token, which makes a teacher with long tokens look worse than it is: two tokens of 3 nats each for eight bytes
+are .75 nats per byte, eight tokens of 1 nat each are 1. `COSTS` has both, the second only for comparison with
+the release.
 
-A position where a teacher is misaligned (`align`) takes the text itself; with avg_ce where all are, else those that are
-not share the weight. Tokens that no teacher teaches, such as the names of roles, take the text itself as well.
+Where a teacher is misaligned (`align`), the target is the text itself; with avg_ce only if all teachers are,
+else the aligned ones share the weight. Tokens without a teacher, such as role names, also have the text
+itself as target.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +22,14 @@ import numpy as np
 from jaxmarl_llm.fusion.align import Aligned, Seen
 from jaxmarl_llm.utils.errors import UserError
 
-TOP = 10  # tokens of a distribution that are kept, as in the paper
+TOP = 10  # number of tokens of a distribution that are kept, as in the paper
 RULES = ("min_ce", "avg_ce")
 COSTS = ("byte", "token")
 MOST_MISALIGNED = 0.5
 
 
 def cost(seen: Seen, size: int, per: str = "byte") -> float:
-    """Cross-entropy of a text of ``size`` bytes in nats, per one of `COSTS`; that it ends there does not count."""
+    """Cross-entropy of a text of ``size`` bytes in nats, per one of `COSTS`; without its ending token."""
     nats = -float(np.sum(seen.logprobs[:-1], dtype=np.float64))
     return nats / max(size if per == "byte" else len(seen.ids) - 1, 1)
 
@@ -69,9 +71,9 @@ def as_arrays(
 
     Args:
       ids: the text (L,), with the token that ends it.
-      rows: distributions by place in the text; elsewhere the text itself has probability 1.
-      top: K. What more than K tokens have together stays open, as what teachers leave open does; the text's own is
-        always among them.
+      rows: distributions by position in the text; elsewhere the text itself has probability 1.
+      top: K, always including the text's own token. Probability of further tokens is left unassigned, as is
+        what teachers leave unassigned.
     """
     ids_LK = np.zeros((len(ids), top), np.int32)
     logprobs_LK = np.full((len(ids), top), -np.inf, np.float32)
@@ -84,7 +86,7 @@ def as_arrays(
 
 
 def check_aligned(shares: Mapping[str, float], align: str) -> None:
-    """UserError, with the share, where most positions of a teacher are misaligned; ``shares`` by its name."""
+    """UserError, with the share, if most positions of a teacher are misaligned; ``shares`` by its name."""
     for teacher, share in shares.items():
         if share > MOST_MISALIGNED:
             raise UserError(

@@ -17,8 +17,9 @@ END = b""  # the piece of an id that ends a text
 def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
     """Where each token of a text ends, in bytes of its UTF-8 form, int (L,); without a token that ends the text.
 
-    Of a tokenizer over bytes this is exact also inside a letter of several bytes. Of others a token that ends inside a
-    letter ends where the one before it does, and the token that completes the letter has all its bytes.
+    For byte tokenizers this is exact even inside multi-byte characters. For others, a token that ends inside
+    a character ends where the previous one does, and the token that completes the character has all its
+    bytes.
 
     Args:
       tokenizer: with ``encode`` and ``decode``.
@@ -38,7 +39,7 @@ def byte_ends(tokenizer, ids: Sequence[int], text: str) -> np.ndarray:
 
 
 def check_round_trip(texts: Sequence[str], tokenizer, who: str, field: str) -> None:
-    """UserError, with the share, where texts do not come back from their tokens as they were."""
+    """UserError, with the share, if texts change when they are encoded and decoded."""
     bad = [text for text in texts if not round_trips(text, tokenizer)]
     if bad:
         raise UserError(
@@ -48,7 +49,7 @@ def check_round_trip(texts: Sequence[str], tokenizer, who: str, field: str) -> N
 
 
 def round_trips(text: str, tokenizer) -> bool:
-    """Whether a text comes back from its tokens as it was."""
+    """Whether encoding and decoding keep a text."""
     return tokenizer.decode(tokenizer.encode(text)) == text
 
 
@@ -101,7 +102,7 @@ class Vocabulary:
         return ids
 
     def first(self, part: bytes) -> int | None:
-        """The id of the token that these bytes are, else of the first one of their own tokens; None where none is.
+        """The id of these bytes, else of the first token of their encoding; None if there is none.
 
         A text that goes on with these bytes goes on with that token, whatever the tokens of another tokenizer are.
         """
@@ -114,7 +115,7 @@ class Vocabulary:
     def _beginning(self, part: bytes) -> int | None:
         try:
             ids = self.tokenizer.encode(part.decode())
-        except UnicodeDecodeError:  # it begins or ends inside of a letter
+        except UnicodeDecodeError:  # it begins or ends inside a character
             known = (self._by_bytes.get(part[:size]) for size in range(len(part), 0, -1))
             return next((i for i in known if i is not None), None)
         own = self.of_id[ids[0]] if ids else None
@@ -122,7 +123,7 @@ class Vocabulary:
 
 
 def mark(tokenizer) -> str:
-    """A fingerprint of a tokenizer's tokens and ids: two with the same one mean the same by an id."""
+    """A fingerprint of a tokenizer's tokens and ids: with equal fingerprints, ids mean the same tokens."""
     names = _names(tokenizer, range(tokenizer.vocab_size))
     return content.of_text("\n".join([*map(str, tokenizer.eos_ids), *map(repr, names)]))
 

@@ -1,4 +1,4 @@
-"""Ask a model what it expects at every token of texts: its likeliest tokens, and the log-probability of the text."""
+"""A model's predictions at every token of texts: the likeliest tokens, and the text's log-probability."""
 
 import dataclasses
 import functools
@@ -54,7 +54,7 @@ def of_agent(member: Member, agent: str) -> Model:
 
 
 def score(model: Model, units: Sequence[tuple[Sequence[dict], str]], top: int = fuse.TOP) -> list[Seen]:
-    """What a model expects of each text after its chat messages, at temperature 1; its own ending token comes last.
+    """A model's predictions on each text after its chat messages, at temperature 1; the ending token is last.
 
     The result of a text does not depend on the others.
     """

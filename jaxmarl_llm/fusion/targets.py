@@ -1,4 +1,4 @@
-"""What a student is to expect at every token of its texts: the fused distributions of its teachers."""
+"""A student's targets at every token of its texts: the fused distributions of its teachers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ ALIGN = {"bytes": align.by_bytes, "edits": edits.by_edits}
 
 @dataclasses.dataclass(frozen=True)
 class How:
-    """How teachers become one: ``fuse`` of `fuse.RULES`, ``cost`` of `fuse.COSTS`, ``align`` of `ALIGN`."""
+    """How teachers are fused: ``fuse`` of `fuse.RULES`, ``cost`` of `fuse.COSTS`, ``align`` of `ALIGN`."""
 
     fuse: str = "min_ce"
     cost: str = "byte"
@@ -32,10 +32,10 @@ def of_texts(
     """The targets of all texts, ids (L, K) and log-probabilities (L, K) each, and the misaligned share by teacher.
 
     Args:
-      texts: with their parts.
-      ids: tokens of each, with the one that ends it.
+      texts: texts with their parts.
+      ids: tokens of each text, with its ending token.
       tokenizer: the student's.
-      caches: of every teacher what it expects of its parts, in their order, and its tokens.
+      caches: for every teacher, its distributions on its parts, in order, and its tokens.
       how: see `How`.
     """
     student, mark = pieces.Vocabulary(tokenizer), pieces.mark(tokenizer)
@@ -65,7 +65,7 @@ def of_texts(
 
 
 def _inside(whole: Own, start: int, end: int, size: int) -> tuple[list[int], Own]:
-    """Places of the student's tokens that lie in a part, and these tokens; with the end of the text that token too."""
+    """Positions of the student's tokens in a part, and the tokens; at the text's end with the ending one."""
     inside = (whole.starts >= start) & (whole.ends <= end)
     if end < size:
         inside[-1] = False
@@ -75,7 +75,7 @@ def _inside(whole: Own, start: int, end: int, size: int) -> tuple[list[int], Own
 
 
 def _aligned(seen: Seen, tokens: Tokens, own: Own, student, text: bytes, ended: bool, how: How) -> Aligned:
-    """One teacher's part, by ids where both tokenizers cut it alike."""
+    """One teacher's part, by ids if both tokenizers split it equally."""
     vocabulary, mark = student
     same = align.by_ids(seen, own, tokens) if tokens.mark == mark else None
     return same or ALIGN[how.align](seen, tokens, own, vocabulary, text, ended)

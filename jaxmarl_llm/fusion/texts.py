@@ -1,4 +1,4 @@
-"""Texts that a student learns, and who teaches which part of each; a JSON line each."""
+"""Texts that a student learns, with the teachers of each part; one JSON line per text."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from jaxmarl_llm.utils import files
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Bytes ``start`` to ``end`` of a text as one teacher reads them: as its own answer to ``messages``."""
+    """Bytes ``start`` to ``end`` of a text, which one teacher reads as its own answer to ``messages``."""
 
     teacher: str
     start: int
@@ -25,7 +25,7 @@ class Text:
       agent: name of the student.
       messages: chat messages ({"role", "content"}) that the student reads.
       text: its answer.
-      parts: what is taught; several teachers of the same bytes are fused. () : the text alone.
+      parts: parts with teachers; several teachers of the same bytes are fused. (): only the text is learned.
       group: a name for the report, such as that of a half of the data.
       weight: factor of its loss.
     """
@@ -53,10 +53,10 @@ def of_roles(
     teachers: Mapping[str, Sequence[str]],
     read: Mapping[str, Sequence[dict]],
 ) -> tuple[Part, ...]:
-    """Parts of an answer that holds the texts of all roles one after the other (`tasks.centralised.tagged`).
+    """Parts of an answer that contains the texts of all roles in sequence (`tasks.centralised.tagged`).
 
     Args:
-      texts: of each role, in the order in which they stand.
+      texts: text of each role, in order.
       written: the whole answer.
       teachers: names of the teachers of each role.
       read: what each role has read.
@@ -71,7 +71,7 @@ def of_roles(
 
 
 def write(path, texts: Iterable[Text]) -> None:
-    """Write a file of texts, whole or not at all."""
+    """Write a file of texts, completely or not at all."""
     files.atomic_write_text(path, "".join(json.dumps(dataclasses.asdict(text)) + "\n" for text in texts))
 
 
@@ -91,5 +91,5 @@ def units(texts: Sequence[Text], teacher: str) -> list[tuple[int, Part]]:
 
 
 def teachers(texts: Sequence[Text]) -> list[str]:
-    """Names of all teachers, in the order in which they come."""
+    """Names of all teachers, in order of first occurrence."""
     return list(dict.fromkeys(part.teacher for text in texts for part in text.parts))

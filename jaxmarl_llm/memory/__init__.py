@@ -1,6 +1,6 @@
-"""A memory of texts: items with the keys they are searched by, rules that choose some of them, files that keep them.
+"""A memory of texts: items with search keys, rules that select items, and files that store them.
 
-Lessons, peers' answers, experience with programs and examples of commits are kept in it. It needs no JAX.
+It stores lessons, peers' answers, experience with programs and examples of commits. It needs no JAX.
 """
 
 from jaxmarl_llm.memory.index import RULES, Index

@@ -1,9 +1,9 @@
 """Search in a memory: by common words (BM25), by the cosine of vectors, by both in two steps, or at random.
 
 BM25 is that of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with the
-inverse document frequency log(1 + (N - n + 0.5) / (n + 0.5)), which is never negative. Query and items are cut into
-words in the same way. Two steps, as in the commit message study (arXiv 2404.14824): common words choose a shortlist,
-vectors choose among it.
+inverse document frequency log(1 + (N - n + 0.5) / (n + 0.5)), which is never negative. Query and items are
+split into words in the same way. Two steps, as in the commit message study (arXiv 2404.14824): common words
+select a shortlist, vectors select from it.
 """
 
 import collections
@@ -18,20 +18,20 @@ from jaxmarl_llm.memory.relevance import Relevance, words
 from jaxmarl_llm.utils.errors import UserError
 
 RULES = ("bm25", "cosine", "two_step", "random")
-K1, B = 1.2, 0.75  # how soon a repeated word stops to count, and how much the length of a text does
+K1, B = 1.2, 0.75  # saturation of repeated words, and weight of the text length
 
 
 class Index(Generic[T]):
-    """Items by one of their keys.
+    """Items, searchable by one of their keys.
 
     Args:
-      items: those that are searched, from the oldest.
+      items: the items, oldest first.
       key: name of the key, see `Item.key`; empty: the items' texts.
       relevance: similarity of two texts, for the rules ``cosine`` and ``two_step``.
-      shortlist: items that the first of two steps leaves.
+      shortlist: number of items that the first of two steps selects.
 
     Raises:
-      UserError: if an item has no such key.
+      UserError: if an item does not have the key.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Index(Generic[T]):
     def select(
         self, query: str, number: int, rule: str, random: np.random.Generator | None = None
     ) -> list[T]:
-        """The ``number`` items most like ``query`` by a rule of `RULES`, the best first; fewer if there are fewer.
+        """At most ``number`` items most similar to ``query`` by a rule of `RULES`, the best first.
 
-        Of equal ones the older first. ``random`` is for the rule of that name.
+        With equal scores, older ones first. ``random`` is for the rule with that name.
 
         Raises:
-          UserError: for another rule, and for one without what it needs.
+          UserError: for another rule, and if an argument that the rule needs is missing.
         """
         if rule not in RULES:
             raise UserError(f"rule={rule!r}; allowed: {', '.join(RULES)}")
@@ -74,7 +74,7 @@ class Index(Generic[T]):
         return self._bm25
 
     def _cosines(self, query: str, places: Sequence[int]) -> list[float]:
-        """The cosine of the query with each of the places, and nan elsewhere, which nobody reads."""
+        """The cosine of the query with the items at these places; nan elsewhere, which is not used."""
         if self._relevance is None:
             raise UserError("the rules cosine and two_step need an encoder of texts")
         cosines = [math.nan] * len(self._texts)
@@ -85,7 +85,7 @@ class Index(Generic[T]):
 
 
 def _first(places: Sequence[int], scores: Sequence[float] | np.ndarray, number: int) -> list[int]:
-    """The ``number`` of some places with the greatest scores; of equal ones the earlier."""
+    """The ``number`` places with the highest scores; with equal scores the earlier ones."""
     return sorted(places, key=lambda i: (-scores[i], i))[:number]
 
 
@@ -100,7 +100,7 @@ class Bm25:
         self._texts_with = collections.Counter(word for counts in self._counts for word in counts)
 
     def scores(self, query: str) -> np.ndarray:
-        """Scores (N,) of the N texts, 0 where no word is common. A word counts once however often the query has it."""
+        """Scores (N,) of the N texts, 0 without common words. Words repeated in the query count once."""
         total_N = np.zeros(len(self._counts))
         for word in dict.fromkeys(words(query)):
             if with_it := self._texts_with[word]:

@@ -1,4 +1,4 @@
-"""What a memory keeps: a text, the keys it is searched by, what it was worth and where it comes from."""
+"""Items of a memory: a text, its search keys, its value and its provenance."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class Kept(Protocol):
-    """What a memory needs of its items, which are frozen dataclasses; `Item` is the plain one."""
+    """What a memory requires of its items, which are frozen dataclasses; the basic one is `Item`."""
 
     @property
     def id(self) -> int:
@@ -16,15 +16,15 @@ class Kept(Protocol):
 
     @property
     def text(self) -> str:
-        """What is shown."""
+        """The text that is shown."""
 
     @property
     def value(self) -> float:
-        """How useful it is, the more the better."""
+        """How useful it is; higher is better."""
 
     @property
     def score(self) -> float:
-        """The measured score of what it is about."""
+        """The measured score of its subject, such as a program."""
 
     @property
     def uses(self) -> int:
@@ -35,11 +35,11 @@ class Kept(Protocol):
         """Where it comes from: JSON values by name, such as "task", "problem", "agent"."""
 
     def key(self, name: str) -> str:
-        """The text of one of its keys; of the empty name its own text."""
+        """The text of one of its keys; its own text for the empty name."""
 
     @classmethod
     def from_row(cls, row: dict) -> Self:
-        """The item of a row of a file, which `dataclasses.asdict` made."""
+        """The item of a row of a file that `dataclasses.asdict` produced."""
 
 
 T = TypeVar("T", bound=Kept)
@@ -50,12 +50,12 @@ class Item:
     """A text of a memory.
 
     Attributes:
-      text: what is shown.
-      keys: texts it is searched by, by name; `key` adds the text itself under the empty name.
-      value: how useful it is. score: the measured score of what it is about. Both in the task's own units.
-      uses: how often it was shown, if somebody counts (`Store.count_uses`).
+      text: the text that is shown.
+      keys: search texts by name; `key` adds the text itself under the empty name.
+      value: how useful it is. score: the measured score of its subject. Both in the task's own units.
+      uses: how often it was shown, if this is counted (`Store.count_uses`).
       provenance: where it comes from, JSON values: at least "task", the kind of task (`check_task`).
-      id: its number in a memory, negative; 0 outside of one.
+      id: its number in a memory, negative; 0 outside a memory.
     """
 
     text: str
@@ -67,10 +67,10 @@ class Item:
     id: int = 0
 
     def key(self, name: str) -> str:
-        """The text of one of its keys; of the empty name its own text.
+        """The text of one of its keys; its own text for the empty name.
 
         Raises:
-          UserError: if it has no such key.
+          UserError: if the key does not exist.
         """
         if not name:
             return self.text
@@ -95,9 +95,9 @@ def numbered(items: Sequence[T], limit: int = 0) -> list[T]:
 def greatest(
     items: Sequence[T], number: int, by: Callable[[T], float], least: float | None = None
 ) -> list[T]:
-    """The ``number`` items of the greatest ``by``, the greatest first, of equal ones the older first.
+    """The ``number`` items with the greatest ``by``, greatest first; with equal values, older ones first.
 
-    ``least``: leave out those below it.
+    ``least``: items below it are left out.
     """
     eligible = [item for item in items if least is None or by(item) >= least]
     return sorted(eligible, key=lambda item: -by(item))[:number]

@@ -1,4 +1,4 @@
-"""How much a text has to do with another: the words of a text, vectors of texts, their cosine."""
+"""Relevance of one text for another: words of texts, vectors of texts, and their cosine."""
 
 import re
 import zlib
@@ -15,7 +15,7 @@ WORD = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 def words(text: str) -> list[str]:
-    """Words, numbers and single signs of a text, in lower case; ``get_name`` is ``get``, ``_``, ``name``."""
+    """Words, numbers and single symbols of a text, in lower case; ``get_name``: ``get``, ``_``, ``name``."""
     return WORD.findall(text.lower())
 
 
@@ -31,12 +31,12 @@ def ngrams(texts: Sequence[str]) -> np.ndarray:
 
 
 def checked(encoder: Encoder, name: str = "the encoder") -> Encoder:
-    """An encoder whose vectors (X, D), float64, are looked at in every call; ``name`` is what errors call it.
+    """An encoder whose vectors (X, D), float64, are checked in every call; ``name`` is its name in errors.
 
-    UserError unless there is a vector of finite numbers for each text, of the same length in all calls; UserCodeError
-    where the encoder raises.
+    UserError unless each text has a vector of finite numbers with the same length in all calls;
+    UserCodeError if the encoder raises.
     """
-    known: list[int] = []  # D, once there was a call
+    known: list[int] = []  # D, after the first call
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         try:
@@ -50,10 +50,10 @@ def checked(encoder: Encoder, name: str = "the encoder") -> Encoder:
         try:
             if (
                 np.asarray(given).dtype.kind in "SUc"
-            ):  # NumPy would read numbers in texts, or drop a part of them
+            ):  # NumPy would parse numbers in strings, or drop a part of them
                 raise TypeError
             vectors = np.asarray(given, np.float64)
-        except (TypeError, ValueError):  # texts, or rows of several lengths
+        except (TypeError, ValueError):  # strings, or rows of different lengths
             raise UserError(f"{name} gave {given!r:.40} for {len(texts)} texts; {wanted}") from None
         fits = (
             vectors.ndim == 2
@@ -69,10 +69,10 @@ def checked(encoder: Encoder, name: str = "the encoder") -> Encoder:
 
 
 class Relevance:
-    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; every text is encoded once, new ones together.
+    """q(z) = cosine(encoder(lesson), encoder(source)), -1..1; each text is encoded once, new ones together.
 
     Raises:
-      ValueError: if the encoder gives no vector for each text, see `checked`.
+      ValueError: if the encoder does not return a vector for each text, see `checked`.
     """
 
     def __init__(self, encoder: Encoder):
@@ -80,7 +80,7 @@ class Relevance:
         self._known: dict[str, np.ndarray] = {}
 
     def __call__(self, lessons: Sequence[str], sources: Sequence[str]) -> list[float]:
-        """Relevance of each lesson to the source at its place."""
+        """Relevance of each lesson to the source at the same index."""
         wanted = list(dict.fromkeys([*sources, *lessons]))
         if new := [text for text in wanted if text not in self._known]:
             vectors = self._encoder(new)

@@ -1,13 +1,13 @@
-"""Shortcuts between versions of a program: what one step could have reached in place of several.
+"""Shortcuts between versions of a program: one step that could replace several.
 
-Experiential co-learning (arXiv 2312.17025) keeps the versions of a program as a graph: nodes are versions, edges the
-instructions that led from one to the next. On the shortest path from the first version to the final one, a pair of
-versions that are not neighbours is a shortcut, if the later one is worth more. Instructions for shortcuts are what
-later problems learn from.
+Experiential co-learning (arXiv 2312.17025) keeps a program's versions as a graph: nodes are versions, edges
+are the instructions that led from one to the next. On the shortest path from the first to the final version,
+two versions that are not neighbours are a shortcut if the later one has a higher value. Later problems learn
+from instructions for shortcuts.
 
-Here a version is worth what running it gave (the share of tests passed, the logarithm of the speed-up, a reward), so a
-shortcut leads to a program that was measured to be better. The original's value is a product of cosines, which is
-greater the more a version is like the final one, right or wrong.
+Here the value of a version is the result of running it (the share of tests passed, the logarithm of the
+speed-up, a reward), so a shortcut leads to a measurably better program. In the original it is a product of
+cosines, which grows with the similarity to the final version, whether right or wrong.
 """
 
 import collections
@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from jaxmarl_llm.utils.errors import UserError
 
 ENDS = ("best", "last")
-MOST = 10  # of a problem, as in the original
-# Lines that hold nothing but a stand-in, and marks of what is yet to be written.
+MOST = 10  # per problem, as in the original
+# Lines that contain only a placeholder, and marks of unwritten parts.
 _STAND_IN = re.compile(r"(?m)(?:^|:)[ \t]*(?:pass|\.\.\.)[ \t]*(?:#.*)?$")
 _MARKS = re.compile(r"\b(?:TODO|FIXME|NotImplemented(?:Error)?)\b|your code (?:goes )?here", re.IGNORECASE)
 
@@ -30,8 +30,8 @@ class Version:
 
     Attributes:
       program: its text, '' for none.
-      value: what running it gave, the more the better.
-      instruction: the one that led to it from the version before; '' of the first one.
+      value: result of running it, higher is better.
+      instruction: the instruction that led to it from the previous version; '' for the first one.
     """
 
     program: str
@@ -41,12 +41,12 @@ class Version:
 
 @dataclasses.dataclass(frozen=True)
 class Shortcut:
-    """A pair of versions on the shortest path, not neighbours, of which the later one is worth more.
+    """Two versions on the shortest path that are not neighbours, where the later one has a higher value.
 
     Attributes:
       before, after: the two programs.
-      gain: value of ``after`` less that of ``before``. value: that of ``after``.
-      instructions: those of the path between them, two or more.
+      gain: value of ``after`` minus value of ``before``. value: value of ``after``.
+      instructions: instructions on the path between them, two or more.
     """
 
     before: str
@@ -61,8 +61,8 @@ class Graph:
     """Versions with different texts, and the steps between them.
 
     Attributes:
-      values: by program, in the order in which they were first written; the mean where one was measured repeatedly.
-      steps: by program the programs that were written next, each with the first instruction that led to it.
+      values: value by program, in the order of first writing; the mean over repeated measurements.
+      steps: by program, the programs that were written next, each with the first instruction that led to it.
     """
 
     values: dict[str, float]
@@ -70,9 +70,9 @@ class Graph:
 
 
 def graph(chains: Sequence[Sequence[Version]]) -> Graph:
-    """The graph of some chains of versions; white space around programs aside, equal texts are one version.
+    """The graph of chains of versions; texts that differ only in surrounding white space are one version.
 
-    Writing the same program again is no step.
+    Writing the same program again is not a step.
     """
     measured: dict[str, list[float]] = {}
     steps: dict[str, dict[str, str]] = {}
@@ -87,9 +87,9 @@ def graph(chains: Sequence[Sequence[Version]]) -> Graph:
 
 
 def shortest_path(of: Graph, first: str, last: str) -> list[str]:
-    """The programs of the shortest path between two, both included; [] if none leads there.
+    """The programs on the shortest path between two programs, including both; [] if there is no path.
 
-    Of equally short ones that whose steps were made first.
+    Of equally short paths, the one whose steps were made first.
     """
     before: dict[str, str | None] = {first: None}
     queue = collections.deque([first])
@@ -110,14 +110,14 @@ def shortest_path(of: Graph, first: str, last: str) -> list[str]:
 def shortcuts(
     chains: Sequence[Sequence[Version]], threshold: float = 0.0, most: int = MOST, end: str = "best"
 ) -> list[Shortcut]:
-    """The shortcuts of some chains that begin with the same version, those with the greatest gain first.
+    """The shortcuts of chains that begin with the same version, sorted by decreasing gain.
 
     Args:
-      chains: each one or more versions.
-      threshold: the gain must be greater. (In the original it must be at least this, 0, so that a step to a program
-        that is worth as much counts.)
-      most: largest number of shortcuts; of equal gains those from the earlier version, then to the earlier one.
-      end: the path leads to the ``best`` version, of equal ones the first, or to the ``last`` of the last chain.
+      chains: each has one or more versions.
+      threshold: the gain must be greater. (In the original it must be at least 0, so a step between equally
+        good programs counts.)
+      most: maximal number of shortcuts; with equal gains, first those from, then those to earlier versions.
+      end: the path ends at the ``best`` version (of ties the first), or at the ``last`` of the last chain.
 
     Raises:
       UserError: for another ``end``.
@@ -142,9 +142,9 @@ def shortcuts(
 
 
 def is_placeholder(program: str) -> bool:
-    """Whether a program is none, or says that a part of it is still to be written.
+    """Whether a program is empty or marks a part as unwritten.
 
-    A line of ``pass`` or ``...`` alone is such a part, also where it is meant (``except ValueError: pass``).
+    A line with only ``pass`` or ``...`` is such a mark, even if intended (``except ValueError: pass``).
 
     >>> is_placeholder("def f():\\n    pass"), is_placeholder("def f(): return 1  # todo: faster")
     (True, True)

@@ -1,4 +1,4 @@
-"""A memory that grows while a run goes on, and is saved and resumed with it."""
+"""A memory that grows during a run, and is saved and resumed with it."""
 
 import collections
 import contextlib
@@ -18,14 +18,14 @@ _BEST = "best"
 class Store(Sequence[T], Generic[T]):
     """Items from the oldest to the newest, numbered -1, -2, .. in this order.
 
-    It can be the ``models`` of a `systems.types.System`: it holds no model, so ``states`` is empty.
+    It can be the ``models`` of a `systems.types.System`: it contains no model, so ``states`` is empty.
 
     Args:
-      kind: class of the items, a frozen dataclass as `memory.Kept` says; `Item` is the plain one.
-      name: what it is called in files and errors, such as "lessons".
+      kind: class of the items, a frozen dataclass that satisfies `memory.Kept`; the basic one is `Item`.
+      name: name in files and errors, such as "lessons".
       limit: number of the newest items to keep; 0: all.
-      items: those to begin with, such as those of another run (`saved`).
-      task: kind of task; items of another one are refused. Empty: any.
+      items: initial items, such as those of another run (`saved`).
+      task: kind of task; items of another kind are refused. Empty: any.
 
     Raises:
       UserError: for items of another task.
@@ -49,7 +49,7 @@ class Store(Sequence[T], Generic[T]):
         return self._items[place]
 
     def extend(self, items: Sequence[T]) -> None:
-        """Add items after those that are there; the oldest go where there are more than the limit.
+        """Append items; the oldest are removed if there are more than the limit.
 
         Raises:
           UserError: for items of another task.
@@ -59,7 +59,7 @@ class Store(Sequence[T], Generic[T]):
         self._items = numbered([*self._items, *items], self._limit)
 
     def count_uses(self, ids: Iterable[int]) -> None:
-        """Count one more use of each item whose id is among ``ids``, once for each time that it is there."""
+        """Add one use to an item for each occurrence of its id in ``ids``."""
         times = collections.Counter(ids)
         self._items = [
             dataclasses.replace(item, uses=item.uses + times[item.id]) if item.id in times else item  # type: ignore[type-var]
@@ -68,12 +68,12 @@ class Store(Sequence[T], Generic[T]):
 
     @contextlib.contextmanager
     def kept_in(self, folder, keep: int) -> Iterator[None]:
-        """Save to ``folder``/<name>, a file for each save, the last ``keep`` of them."""
+        """Save to ``folder``/<name>, one file per save; the last ``keep`` files are kept."""
         self._folder, self._most = pathlib.Path(folder) / self._name, keep
         yield
 
     def save(self, step: int) -> None:
-        """Write all items as they are after ``step`` iterations, a JSON line each."""
+        """Write all items in their state after ``step`` iterations, one JSON line each."""
         self._write(self._opened(), step, self._most)
 
     def save_best(self, step: int) -> None:
@@ -104,10 +104,10 @@ class Store(Sequence[T], Generic[T]):
 
 
 def saved(folder, step: int, kind: type[T], name: str = "memory") -> list[T]:
-    """The items that a `Store` of this name kept in ``folder`` after ``step`` iterations; [] if none was kept there.
+    """The items that a `Store` of this name saved in ``folder`` after ``step`` iterations; [] if none did.
 
     Raises:
-      UserError: if one was kept there, but not after ``step`` iterations.
+      UserError: if a store was saved there, but not after ``step`` iterations.
     """
     own = pathlib.Path(folder) / name
     if not own.is_dir():

@@ -1,5 +1,5 @@
 """Search over the steps of a text, on the host and without JAX.
 
-`best_first` keeps the open nodes and says which one is next, `steps` says where a step of a text ends, `trees` makes
-the tree of steps that some texts have together.
+`best_first` keeps the open nodes and selects the next one. `steps` determines where a step of a text ends.
+`trees` builds the tree of steps of several texts.
 """

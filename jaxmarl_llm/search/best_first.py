@@ -1,13 +1,14 @@
-"""Best-first search in a tree that is made while it is searched.
+"""Best-first search in a tree that is built during the search.
 
-The open node s with the greatest
+The next node is the open node s with the greatest
 
     f(s) = g(s) + lambda h(s)
 
-is next: g is what the way to s has earned, h what is expected of the best way on from it. Of equally good nodes the
-oldest is next, so that with f the same everywhere the search is breadth first. A leaf is an answer when its turn comes,
-not when it is made: with an h that is never too small the first leaf then is the best one (A*; Hart, Nilsson and
-Raphael, 1968). Q* (arXiv 2406.14283) has h(s) = max_a Q(s, a) over the k likeliest steps a of a language model.
+where g is the reward of the path to s, and h the expected reward of the best path from s on. Of equally good
+nodes the oldest is next, so with constant f the search is breadth-first. A leaf is accepted when it is
+selected, not when it is created: if h never underestimates, the first accepted leaf is the best (A*; Hart,
+Nilsson and Raphael, 1968). Q* (arXiv 2406.14283) uses h(s) = max_a Q(s, a) over the k likeliest steps a of a
+language model.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 class Node(NamedTuple):
-    """A node of the tree: any name, the two parts of its f, and whether nothing can follow it."""
+    """A node of the tree: any name, the two parts of its f, and whether it is a leaf."""
 
     name: Any
     g: float = 0.0
@@ -28,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A leaf, None where the budget ended before one; the number of expansions; and the nodes in their order."""
+    """The leaf (None if the budget ended before one), the number of expansions, and the nodes in order."""
 
     leaf: Node | None
     expansions: int
@@ -36,15 +37,15 @@ class Result(NamedTuple):
 
 
 class Frontier:
-    """The open nodes of a search, and the expansions that are left.
+    """The open nodes of a search, and the remaining expansions.
 
     Args:
-      budget: most expansions.
+      budget: maximal number of expansions.
       weight: lambda.
-      depth: steps from the root to a leaf, at least or as far as is known; 0: not known.
+      depth: known lower bound of the steps from the root to a leaf; 0: unknown.
 
     Raises:
-      UserError: for a weight below 0, and for a budget with which no leaf can be reached.
+      UserError: for a weight below 0, and for a budget too small to reach any leaf.
     """
 
     def __init__(self, budget: int, weight: float = 1.0, depth: int = 0):
@@ -58,7 +59,7 @@ class Frontier:
         self._heap: list[tuple[float, int, Node]] = []
 
     def push(self, node: Node) -> None:
-        """Open a node. UserError for an f that is not finite."""
+        """Open a node. UserError for a non-finite f."""
         f = node.g + self._weight * node.h
         if not math.isfinite(f):
             raise UserError(f"f of {node.name!r} is {f} (g={node.g}, h={node.h}); it must be a finite number")
@@ -66,9 +67,9 @@ class Frontier:
         self._age += 1
 
     def pop(self) -> Node | None:
-        """Close the best open node and return it; one that is no leaf counts as expanded.
+        """Close the best open node and return it; a node that is not a leaf counts as expanded.
 
-        None where no node is open, and where the best one is no leaf and no expansion is left.
+        None if no node is open, or if the best one is not a leaf and no expansion is left.
         """
         best = self.best()
         if best is None or not (best.leaf or self.expansions < self._budget):
@@ -89,11 +90,11 @@ def search(
     weight: float = 1.0,
     depth: int = 0,
 ) -> Result:
-    """Search until the first leaf is next, or the budget is spent.
+    """Search until a leaf is the next node, or the budget is spent.
 
     Args:
-      root: where the search begins.
-      expand: node -> the nodes after it.
+      root: start node.
+      expand: node -> its children.
       budget, weight, depth: see `Frontier`.
     """
     frontier = Frontier(budget, weight, depth)

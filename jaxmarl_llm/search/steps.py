@@ -1,13 +1,13 @@
-"""Where a step of a text ends: with a line, and in programs not inside of a string of three quotes."""
+"""Where a step of a text ends: at the end of a line, but in programs not inside triple-quoted strings."""
 
 TRIPLE = ('"""', "'''")
 
 
 def open_string(text: str) -> str:
-    """The quotes of the Python string that is open at the end of a text, '' for none.
+    """The quotes of the Python string that is open at the end of a text, '' if none is open.
 
-    The text may be a part of a program that does not parse. A string of one quote ends with its line at the latest,
-    unless a backslash stands there, and what follows # is no string.
+    The text may be part of a program and not parse. Strings that are not triple-quoted end at the latest with
+    their line, unless a backslash ends it; text after # is not a string.
 
     >>> open_string('x = \"\"\"one'), open_string("it's\\ny"), open_string("# '''"), open_string("x = 'a")
     ('\"\"\"', '', '', "'")
@@ -33,9 +33,9 @@ def open_string(text: str) -> str:
 
 
 def ends(before: str, piece: str, strings: bool) -> bool:
-    """Whether a step ends in a piece of text, which goes on from ``before``: whether a line of it ends there.
+    """Whether a step (a line) ends in a piece of text that continues ``before``.
 
-    ``strings``: the texts are programs, so that a line break inside of a string of three quotes does not count.
+    ``strings``: the texts are programs, where line breaks inside triple-quoted strings do not count.
     """
     if "\n" not in piece:
         return False
@@ -43,12 +43,12 @@ def ends(before: str, piece: str, strings: bool) -> bool:
 
 
 def whole_lines(text: str) -> str:
-    """The text up to its last line break; a token that ends a line may hold the blanks of the next one."""
+    """The text up to its last line break; a token that ends a line may also contain spaces of the next."""
     return text[: text.rfind("\n") + 1]
 
 
 def split(text: str, strings: bool) -> list[str]:
-    """The steps of a text, which together are the text.
+    """The steps of a text; concatenated, they are the text.
 
     >>> split('a\\nx = \"\"\"b\\nc\"\"\"\\nd', True)
     ['a\\n', 'x = \"\"\"b\\nc\"\"\"\\n', 'd']

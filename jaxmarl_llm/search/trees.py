@@ -1,4 +1,4 @@
-"""The tree of steps that several answers have together: answers that begin alike are one until they differ."""
+"""The tree of steps of several answers: answers with a common prefix share its steps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from jaxmarl_llm.search import steps
 
 
 class Answer(NamedTuple):
-    """A judged answer: index of its item, its text, its reward (NaN where it does not apply), and who wrote it."""
+    """A judged answer: index of its item, text, reward (NaN where it does not apply), and author."""
 
     item: int
     text: str
@@ -18,15 +18,15 @@ class Answer(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """S steps; a step is after its parent, and before all that go on from it.
+    """S steps, ordered such that a step is after its parent and before its descendants.
 
     Attributes:
-      texts: of each step the text up to its end.
+      texts: for each step, the text up to its end.
       item_S: int32, index of its item.
-      parent_S: int32, index of the step before it; -1 for a first one.
-      reward_S: float32, the reward of the answer that ends with it; 0 of all others.
-      leaf_S: bool, whether an answer ends with it. The same text may be another step, which no answer ends with.
-      author: who wrote the answer that ends with it; '' of all others.
+      parent_S: int32, index of the previous step; -1 for a first step.
+      reward_S: float32, the reward of the answer that ends with the step; 0 for other steps.
+      leaf_S: bool, whether an answer ends with the step. Another step with the same text may be no leaf.
+      author: author of the answer that ends with the step; '' for other steps.
     """
 
     texts: tuple[str, ...]
@@ -37,7 +37,7 @@ class Tree(NamedTuple):
     author: tuple[str, ...]
 
     def depth(self) -> int:
-        """Most steps of an answer."""
+        """Maximal number of steps of an answer."""
         depth_S = np.zeros(len(self.texts), int)
         for s, parent in enumerate(self.parent_S.tolist()):
             depth_S[s] = 1 + (depth_S[parent] if parent >= 0 else 0)
@@ -45,10 +45,10 @@ class Tree(NamedTuple):
 
 
 def tree_of(answers: Sequence[Answer], strings: bool = False) -> Tree:
-    """The tree of some answers; those without a reward are left out, and equal ones of one author count once.
+    """The tree of answers, without those that have no reward; equal answers of one author count once.
 
     Args:
-      answers: to any items.
+      answers: answers to any items.
       strings: see `steps.ends`.
     """
     place: dict[tuple, int] = {}

@@ -1,6 +1,6 @@
 """Checks of finished runs.
 
-`rescoring` judges recorded answers by another reward, `replaying` compares an iteration that was done again
-with its record, `fidelity` compares advantages with rewards beside fresh partners, `crossplay` makes teams of
-agents from different runs.
+`rescoring` scores recorded answers with another reward. `replaying` compares a repeated iteration with its
+record. `fidelity` compares advantages with rewards obtained with resampled partner answers. `crossplay` forms
+teams of agents from different runs.
 """

@@ -1,4 +1,4 @@
-"""Teams of agents from several runs: their members, and the return lost with partners from another run."""
+"""Cross-play: teams of agents from several runs, and the return lost with partners from another run."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ CELL, CHARACTER = 0.6, 0.085  # inches: side of a cell with a number; width of a
 
 
 class Table(NamedTuple):
-    """Returns of R x R teams: ``agent`` is from the run of the column, all others from that of the row.
+    """Returns of R x R teams: ``agent`` is from the column's run, all other agents from the row's run.
 
     Attributes:
       returns_RRB: return of each team on each of B items.
       means_RR: mean over the items of each team, with its interval (`bootstrap.interval`).
-      own, mixed: mean over the diagonal (teams of one run) and over all other teams, likewise.
-      gap: their difference, item by item, likewise.
-      p: of the gap, by `significance.sign_flips`.
+      own, mixed: mean over the diagonal (teams of one run) and over all other teams, each with its interval.
+      gap: their difference, computed item by item, with its interval.
+      p: p-value of the gap, by `significance.sign_flips`.
     """
 
     agent: str
@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
 
 def exchanged_agents(agents: Sequence[str]) -> tuple[str, ...]:
-    """Agents to exchange, one per table: of two only the second, as the first's table is its transpose."""
+    """Agents to exchange, one per table. Of two only the second: the first's table is the transpose."""
     return tuple(agents[1:] if len(agents) == 2 else agents)
 
 
@@ -48,8 +48,8 @@ def teams(runs: int, agents: Sequence[str], agent: str) -> list[list[tuple[int, 
 def table(agent: str, returns_RRB) -> Table:
     """Build the `Table` of the returns of teams with one agent exchanged; R is at least 2.
 
-    If a return is the sum of a term of the row, a term of the column and a bonus where both are of one run,
-    the gap is that bonus: every run is in as many mixed teams as any other, on both sides. Items with a NaN
+    Suppose a return is a row term plus a column term, plus a bonus if both are the same run. Then the gap is
+    that bonus, because every run occurs in equally many mixed teams on both sides. Items with a NaN
     anywhere are left out of the comparison.
     """
     returns_RRB = np.asarray(returns_RRB, np.float64)
@@ -74,12 +74,12 @@ def draw(
     """Draw heat maps as a PNG: a column per mode (sampled, greedy), a row per table, one colour scale.
 
     Args:
-      tables: by mode.
-      agents: of a team.
-      names: of the runs.
-      path: of the picture; its folder must exist.
+      tables: tables by mode.
+      agents: agents of a team.
+      names: names of the runs.
+      path: path of the picture; its folder must exist.
     """
-    # Here, and not for the tables: --help and the games do not wait for matplotlib.
+    # Imported only for drawing, so that --help and the games do not wait for matplotlib.
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import Normalize
@@ -101,28 +101,28 @@ def draw(
 
 
 def figure_size(names: Sequence[str], columns: int, rows: int) -> tuple[float, float]:
-    """Figure size (width, height) in inches, so that a cell has the side `CELL` whatever the names are.
+    """Figure size (width, height) in inches, such that cells have the side `CELL` for names of any length.
 
     Names are drawn beside the rows and, slanted, below the columns.
     """
     cells, longest = max(CELL * len(names), 2.4), CHARACTER * max(map(len, names))
-    panel = cells + longest + 0.9, cells + 0.5 * longest + 1.1  # and labels of the axes, a title
+    panel = cells + longest + 0.9, cells + 0.5 * longest + 1.1  # plus axis labels and a title
     return columns * panel[0] + 1.2, rows * panel[1]
 
 
 def _all_means(tables: Mapping[str, Sequence[Table]]) -> np.ndarray:
-    """Means of all teams as one array, without those that are not finite."""
+    """The finite means of all teams as one array."""
     rows = [row for column in tables.values() for result in column for row in result.means_RR]
     means = np.array([cell.mean for row in rows for cell in row])
     return means[np.isfinite(means)]
 
 
 def _panel(axes, result: Table, mode: str, labels: tuple[str, str], names: Sequence[str], scale):
-    """Draw one table, its numbers in the cells, colours by ``scale``; return the image."""
+    """Draw one table with its numbers in the cells and colours by ``scale``; return the image."""
     means_RR = np.array([[cell.mean for cell in row] for row in result.means_RR])
     image = axes.imshow(means_RR, cmap="viridis", norm=scale)
     for (row, column), mean in np.ndenumerate(means_RR):
-        bright = image.norm(mean) > 0.6  # a dark number on it can be read
+        bright = image.norm(mean) > 0.6  # a dark number is readable on it
         weight = "bold" if row == column else "normal"
         color = "black" if bright else "white"
         axes.text(column, row, f"{mean:.1f}", ha="center", va="center", color=color, fontweight=weight)

@@ -1,9 +1,9 @@
-"""Credit fidelity: do advantages rank completions as their mean rewards beside fresh partners do?
+"""Credit fidelity: do advantages rank completions as their mean rewards with resampled partners do?
 
-Advantages are computed from rewards beside the partners' samples of one iteration. Here every completion is
-kept as it is, every partner answers again K times from the same parameters, and the mean reward of these
-answers is what the completion is worth (C3's credit fidelity, arXiv 2603.06859). No reward is used on both
-sides, so that rewards which are pure noise give correlations of chance only.
+Advantages are computed from rewards with the partners' samples of one iteration. Here every completion is
+kept, every partner answers again K times with the same parameters, and the mean reward of these joint
+answers is the completion's worth (C3's credit fidelity, arXiv 2603.06859). No reward is used on both
+sides, so pure-noise rewards give only chance correlations.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from jaxmarl_llm import credit
 from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.rollout.scoring import TaskScorer
 
-DIGITS = 5  # values that differ only by the rounding of a mean are ties
+DIGITS = 5  # values that differ only by rounding of a mean are ties
 ALL = "all"
 
 _rank_correlations = jax.jit(jax.vmap(credit.rank_correlation))
@@ -27,9 +27,9 @@ class Fidelity:
     """How well the advantages of an agent, or of `ALL` agents, rank its completions.
 
     Attributes:
-      fidelity: mean rank correlation within groups of the advantages with the worth by replay, -1..1.
-      repeats: the same correlation of the worth by one half of the fresh partners with that by the other
-        half: better advantages could not exceed it by much. Both NaN where no group has an order.
+      fidelity: mean rank correlation, within groups, between the advantages and the worth by replay, -1..1.
+      repeats: the same correlation between the worth by one half of the fresh partners and by the other
+        half; no advantages could exceed it by much. Both are NaN if all groups consist of ties.
       groups: number of groups whose advantages and worth differ; ``fidelity`` is the mean over them.
       variance: mean population variance of the advantages within groups (`credit.within_group_variance`).
     """
@@ -42,13 +42,13 @@ class Fidelity:
 
 
 def partner_rewards(forest: Forest, fresh: Sequence[Turn], scorer: TaskScorer) -> tuple[np.ndarray, int]:
-    """Rewards of every turn beside fresh partners, float32 (turns, K), and how many answers were judged.
+    """Rewards of every turn with fresh partners, float32 (turns, K), and how many answers were judged.
 
     Args:
-      forest: of one turn; each joint answer has one completion of each agent.
-      fresh: K turns of every agent for every item, with ids and requests of their own. The k-th answer of a
-        completion has sample k of all partners, the same for all completions of a group.
-      scorer: of the task; equal answers are judged once. NaN where no reward applies.
+      forest: forest of one turn; each joint answer has one completion of each agent.
+      fresh: K turns of every agent for every item, with their own ids and requests. The k-th answer of a
+        completion uses sample k of all partners, the same for all completions of a group.
+      scorer: the task's scorer; equal answers are judged once. NaN where no reward applies.
     """
     fresh_texts: dict[tuple[str, int], list[str]] = {}
     for turn in fresh:
@@ -77,8 +77,8 @@ def by_agent(
 
     Args:
       forest: the turns; arrays are indexed by their ids.
-      advantages_R, groups_R: of a `systems.types.Credit`.
-      rewards_RK: of `partner_rewards`.
+      advantages_R, groups_R: from a `systems.types.Credit`.
+      rewards_RK: from `partner_rewards`.
     """
     half = rewards_RK.shape[1] // 2
     worth_R, first_R, second_R = map(_means, (rewards_RK, rewards_RK[:, :half], rewards_RK[:, half:]))
@@ -96,10 +96,10 @@ def by_agent(
 
 
 def rank_correlations(x_R: np.ndarray, y_R: np.ndarray, groups_R: np.ndarray, number: int) -> np.ndarray:
-    """`credit.rank_correlation` of each group, float32 (J,), NaN where there is no order.
+    """`credit.rank_correlation` of each group, float32 (J,), NaN where all values are ties.
 
     Computed group by group: all rows at once would take memory quadratic in their number. Rows with the key
-    -1, and rows where x or y is NaN, are in no group.
+    -1, and rows where x or y is NaN, belong to no group.
     """
     known_R = (groups_R >= 0) & ~np.isnan(x_R) & ~np.isnan(y_R)
     sizes_J = np.bincount(groups_R[known_R], minlength=number)

@@ -1,4 +1,4 @@
-"""Compare an iteration that was done again with the run's record of it."""
+"""Compare a repeated iteration with the run's record of it."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
-# Values that are compared: of a joint answer, and of a completion in it.
+# Values that are compared: those of a joint answer, and those of each of its completions.
 ANSWER: dict[str, Callable[[JointAction], Any]] = {
     "items": lambda action: (action.item, action.turn, action.follows, tuple(action.agents)),
     "rewards": lambda action: (action.total, action.parts),
@@ -27,14 +27,14 @@ METRICS = "metrics"
 # Prefixes of metrics that depend on a clock, the machine or an earlier process.
 VARYING = ("seconds", "cpu_seconds", "tokens_per_s", "memory/", "executor/", "expert/", "spent/",
            "engine/publish_seconds", "engine/repeated")  # fmt: skip
-# Before those of one of several processes, of which a replay may have another number.
+# Prefix of metrics of one of several processes; a replay may use another number of processes.
 _OF_PROCESS = re.compile(r"^process\d+/")
 ABSENT = "(absent)"
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """A value that differs from the record: where it is, and the value on both sides."""
+    """A value that differs from the record: its place, and the value on both sides."""
 
     where: str
     recorded: Any
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """Number of values of a kind that agree, of how many, and the first difference."""
+    """How many values of a kind agree, out of how many, and the first difference."""
 
     kind: str
     agree: int
@@ -58,14 +58,14 @@ def compare(
     cross: bool,
     tolerance: float = 0.0,
 ) -> list[Agreement]:
-    """Compare joint answers: an `Agreement` per kind of `ANSWER` and `COMPLETION`, of remarks and of what was
-    heard if there are any in the record.
+    """Compare joint answers: an `Agreement` per kind of `ANSWER` and `COMPLETION`, and for remarks and
+    heard messages if the record has any.
 
     Args:
-      recorded, again: all joint answers of an iteration, in order. One that only one side has is different,
-        and so are the completions in it.
-      per_node, cross: number of joint answers of one node, and whether they share completions, which then are
-        counted once (see `rescoring.forest_of`) and agree if they agree wherever they are recorded.
+      recorded, again: all joint answers of an iteration, in order. An answer that only one side has counts as
+        different, and so do its completions.
+      per_node, cross: number of joint answers of one node, and whether they share completions. A shared
+        completion counts once (see `rescoring.forest_of`) and must agree in all places where it is recorded.
       tolerance: numbers are equal if they differ by no more than this times the larger one.
     """
     answers, completions = [], {}
@@ -91,12 +91,12 @@ def compare(
 
 
 def _most_different(rows: list[tuple[str, Any, Any]], tolerance: float) -> tuple[str, Any, Any]:
-    """Of the places where a value is recorded, the first at which it differs, or just the first."""
+    """The first record of a value that differs; the first record if none differs."""
     return next((row for row in rows if not same(*row[1:], tolerance)), rows[0])
 
 
 def compare_metrics(recorded: Mapping, again: Mapping, tolerance: float = 0.0) -> Agreement:
-    """Compare an iteration's metrics by name, without `VARYING`; numbers that are not finite are None."""
+    """Compare an iteration's metrics by name, without `VARYING`; non-finite numbers are None."""
     every = {**recorded, **again}
     names = [n for n in every if n != "step" and not _OF_PROCESS.sub("", n).startswith(VARYING)]
     rows = [(name, *(_finite(side.get(name, ABSENT)) for side in (recorded, again))) for name in names]
@@ -111,7 +111,7 @@ def agreement(kind: str, rows: Iterable[tuple[str, Any, Any]], tolerance: float)
 
 
 def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
-    """Whether trees of dicts, sequences, texts, numbers and None are equal, numbers within a tolerance."""
+    """Whether trees of dicts, sequences, strings, numbers and None are equal, numbers within a tolerance."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key], tolerance) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

@@ -1,4 +1,4 @@
-"""Score a finished run's answers by another reward: forests from transcripts, changes of advantages."""
+"""Score a finished run's answers with another reward: forests from transcripts, changes of advantages."""
 
 import dataclasses
 from collections import Counter
@@ -48,20 +48,20 @@ def forest_of(
     cross: bool,
     group: int | None = None,
 ) -> tuple[Forest, np.ndarray]:
-    """The forest of a step's transcript, and the advantage of every turn as recorded, float32 (turns,).
+    """The forest of a step's transcript, and the recorded advantage of every turn, float32 (turns,).
 
     Args:
       actions: all joint answers of a step, in order.
-      items: of the task, by ``task_id``.
-      per_node: joint answers of one node, which follow each other.
+      items: the task's items, by ``task_id``.
+      per_node: number of joint answers of one node; they are consecutive.
       cross: whether they share completions (all combinations of the agents' samples).
-      group: G; samples from number G on are not learned from (`Turn.extra`); None: there are none.
+      group: G; samples from number G on are not trained on (`Turn.extra`); None: no such samples.
 
-    Which completions and problems are the same is read from ``id`` and ``problem``; in transcripts without
-    them it follows from the places of the answers, which works for all protocols but trees.
+    ``id`` and ``problem`` tell which completions and problems are the same. In transcripts without them,
+    the positions of the answers tell it, for all protocols except trees.
 
-    Without `log.transcript_tokens` there are no token ids: prompts are empty, completions and log-probabilities
-    zeros of the right length. Remarks and plans in rounds of programs are left out.
+    Without `log.transcript_tokens` there are no token ids: prompts are empty, completions and
+    log-probabilities are zeros of the right length. Remarks and plans in rounds of programs are left out.
 
     Raises:
       ValueError: for an item that the task does not have, and for answers that do not form such nodes.
@@ -131,7 +131,7 @@ def _place(action: JointAction) -> tuple:
 
 
 def rejudged(forest: Forest, task: Task) -> Forest:
-    """The forest with its texts judged by ``task``, all in one call, and charged for the tokens that are on record."""
+    """The forest with its texts judged by ``task`` in one call, and charged for the recorded tokens."""
     texts = forest.joint_texts(task.agents)
     items = [forest.items[joint.item] for joint in forest.joints]
     judgements = judge(task, items, texts, forest.histories())
@@ -152,8 +152,8 @@ class Order:
     """How two rewards rank the answers to the same problem of a step.
 
     pairs: pairs of answers to one problem that have both rewards. kept: pairs in the same order, or equal
-    both times; reversed: in the opposite order; tied: equal only afterwards; parted: equal only before.
-    problems: problems with such a pair; moved: problems in which no answer is best both times.
+    under both rewards; reversed: in the opposite order; tied: equal only after; parted: equal only before.
+    problems: problems with such a pair; moved: problems where no answer is best under both rewards.
     """
 
     pairs: int = 0
@@ -166,7 +166,7 @@ class Order:
 
 
 def order(groups: Sequence[Hashable], before_J, after_J) -> Order:
-    """Compare the order of joint answers within groups; one with a NaN reward is in no pair."""
+    """Compare the order of joint answers within groups; answers with a NaN reward are in no pair."""
     before_J, after_J = np.asarray(before_J, np.float64), np.asarray(after_J, np.float64)
     known_J, total = ~np.isnan(before_J) & ~np.isnan(after_J), Counter()
     members: dict[Hashable, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Checks of a team, its update, its reward and its tokenizers before a training; each gives a `Result`."""
+"""Checks of a team, its update, its reward and its tokenizers before training; each gives a `Result`."""
 
 from jaxmarl_llm.analysis.doctor.result import STATUSES, Result, check
 

@@ -21,14 +21,14 @@ from jaxmarl_llm.utils import precision as precision_lib
 
 FIELDS = ("temperature", "top_k", "top_p", "min_p")
 TEMPERATURES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5, 2.0)
-# Mean |difference| of log-probabilities, in nats, that rounding explains.
+# Largest mean |difference| of log-probabilities, in nats, that rounding can explain.
 TOLERANCES = {
     "float32": 1e-4, "three passes of bfloat16": 1e-3, "TF32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2,
 }  # fmt: skip
 
 
 class Drawn(NamedTuple):
-    """Logits (L, V) that predict some tokens (L,), and the sampler's log-probabilities of these (L,)."""
+    """Logits (L, V) that predict tokens (L,), and the sampler's log-probabilities of these tokens (L,)."""
 
     logits_LV: np.ndarray
     tokens_L: np.ndarray
@@ -39,11 +39,11 @@ class Drawn(NamedTuple):
 def distribution(
     team: Team, trainables: Sequence[Any], forest: Forest, stated: SamplingParams, loss: SamplingParams
 ) -> tuple[str, str]:
-    """Compare the sampler's log-probabilities with the stated distribution, from a plain forward pass.
+    """Compare the sampler's log-probabilities with the configured distribution, from a plain forward pass.
 
     Args:
       team, trainables: the team that answered, and the parameters of each stack.
-      forest: the completions; the longest sampled one of every agent is checked.
+      forest: the completions; the longest sampled completion of every agent is checked.
       stated: settings of the config.
       loss: settings that the loss applies.
     """
@@ -68,7 +68,7 @@ def distribution(
 
 
 def precision(team: Team) -> str:
-    """The lowest precision in which the team's policies and samplers multiply: a key of `TOLERANCES`."""
+    """The lowest precision of matrix products in the team's policies and samplers: a key of `TOLERANCES`."""
     stacks = [member.stack for member in team.members]
     names = [jnp.dtype(policy.dtype).name for s in stacks for policy in (s.policy, s.sampler or s.policy)]
     of_products = precision_lib.of_products(jax.default_backend())
@@ -77,7 +77,7 @@ def precision(team: Team) -> str:
 
 
 def compare(samples: Sequence[Drawn], stated: SamplingParams, tolerance: float) -> tuple[str, str]:
-    """Status and sentence: how well the stated settings explain the sampled tokens."""
+    """Status and sentence: how well the configured settings explain the sampled tokens."""
     name, total = _name(stated), sum(len(drawn.tokens_L) for drawn in samples)
     out, nats = outside(samples, stated), deviation(samples, stated)
     if out:
@@ -99,7 +99,7 @@ def compare(samples: Sequence[Drawn], stated: SamplingParams, tolerance: float) 
 
 
 def deviation(samples: Sequence[Drawn], params: SamplingParams) -> float:
-    """Mean |difference| in nats of the samples' log-probabilities and those under the settings ``params``.
+    """Mean |difference|, in nats, between the samples' log-probabilities and those under ``params``.
 
     Sampled tokens are never truncated.
     """
@@ -112,7 +112,7 @@ def deviation(samples: Sequence[Drawn], params: SamplingParams) -> float:
 
 
 def outside(samples: Sequence[Drawn], params: SamplingParams) -> int:
-    """Number of sampled tokens that the settings truncate, without those that rounding may have kept."""
+    """Number of sampled tokens that the settings truncate, except those that rounding may have kept."""
     wider = dataclasses.replace(
         params,
         top_k=params.top_k + 1 if params.top_k else 0,
@@ -147,7 +147,7 @@ def _logits(policy, variables, tokens_L, first, limit: int):
 
 
 def unmerged_variables(member: Member, trainable, agent: str) -> dict:
-    """Build one agent's variables as training uses them: adapters beside the base, not merged into it."""
+    """Build one agent's variables as training uses them: adapters not merged into the base."""
     if member.stack.mode == "frozen":
         return member.base
     agent_trainable = agent_axis.take(trainable, member.stack.agents.index(agent))

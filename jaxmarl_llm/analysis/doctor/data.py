@@ -1,6 +1,6 @@
-"""Check that rows can judge answers, and that no two of training, validation and test have a problem in common.
+"""Check that rows can judge answers, and that training, validation and test have no problem in common.
 
-The most similar ones there are listed.
+The most similar problems of two splits are listed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from jaxmarl_llm.tasks.coding.items import CodingItem
 from jaxmarl_llm.tasks.coding.operations import operations
 from jaxmarl_llm.tasks.split_overlap import Neighbour
 
-NEAR = 0.95  # similarity from which a problem is almost one of training
-COMPARED = 1000  # most items of a split that are compared
+NEAR = 0.95  # from this similarity on, a problem is a near-duplicate of a training problem
+COMPARED = 1000  # at most so many items of a split are compared
 
 
 @check("rows")
 def rows(faults: Sequence[str], problems: int, drop: bool = False, tests: str = "run") -> tuple[str, str]:
-    """Report rows that a training refuses, or leaves out with ``task.bad_rows="drop"``.
+    """Report rows that training refuses, or leaves out with ``task.bad_rows="drop"``.
 
     Args:
-      faults: what is wrong, by source; each names its rows on lines of their own.
-      problems: problems of all splits that are in order.
-      drop: bad rows are left out.
-      tests: what was done with their tests: "run"; "read", as there is no sandbox; "none": they have none.
+      faults: what is wrong, by source; each names its rows on separate lines.
+      problems: number of valid problems of all splits.
+      drop: whether bad rows are left out.
+      tests: what was done with the tests: "run"; "read", without a sandbox; "none": there are no tests.
     """
     if faults:
         return ("warn" if drop else "fail"), "\n".join(faults)
@@ -50,7 +50,7 @@ def splits(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
     sizes = ", ".join(f"{len(items)} of {name}" for name, items in of_splits.items())
     if not any(map(split_overlap.parts, itertools.chain(*of_splits.values()))):
         return "skipped", f"{sizes}: they have no texts to compare"
-    for first, second in itertools.combinations(of_splits, 2):  # as `check_splits` of a training
+    for first, second in itertools.combinations(of_splits, 2):  # as `check_splits` does in training
         try:
             split_overlap.check_disjoint(of_splits[first], of_splits[second], PROBLEMS_OF[first])
         except ValueError as error:
@@ -60,10 +60,10 @@ def splits(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
 
 @check("nearest neighbours")
 def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[str, str]:
-    """Report the most similar pair of problems of training and each other split.
+    """Report, for each other split, its problem most similar to a training problem.
 
     Args:
-      neighbours: as `find_neighbours` gives them.
+      neighbours: from `find_neighbours`.
     """
     lines, near = [], 0
     for name, pairs in neighbours.items():
@@ -85,10 +85,10 @@ def nearest_neighbours(neighbours: Mapping[str, Sequence[Neighbour]]) -> tuple[s
 
 @check("operations seen")
 def operations_seen(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
-    """Count problems of two steps whose operations occur in training, see `tasks.coding.operations`.
+    """Count two-step problems whose operations occur in training, see `tasks.coding.operations`.
 
     Args:
-      of_splits: items by the name of their split, "train" first. A problem in two statements counts once.
+      of_splits: items by the name of their split, "train" first. A problem with two statements counts once.
     """
     (_, train), *others = ((name, _two_steps(items)) for name, items in of_splits.items())
     others = [(name, pairs) for name, pairs in others if pairs]
@@ -111,7 +111,7 @@ def operations_seen(of_splits: Mapping[str, Sequence]) -> tuple[str, str]:
 
 
 def _two_steps(items: Sequence) -> list[tuple[str, str]]:
-    """The operations of every different solution of two steps."""
+    """The operations of every distinct two-step solution."""
     coding = [item for item in items if isinstance(item, CodingItem)]
     solutions = {item.canonical_solution: item for item in coding}
     return [steps for steps in map(operations, solutions.values()) if steps]

@@ -1,4 +1,4 @@
-"""All checks of a config, one after the other, on a few problems that the team answers."""
+"""All checks of a config, one after another, on a few problems that the team answers."""
 
 import contextlib
 import functools
@@ -43,15 +43,15 @@ SPLITS = ("train", "eval", "test")
 
 
 def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
-    """The checks of a config, one after the other, each as soon as it is known.
+    """Yield the results of a config's checks, each as soon as it is known.
 
     Args:
-      config: as for a training.
-      problems: most problems that the team answers.
-      tokens: most tokens of a completion.
+      config: a training config.
+      problems: the team answers at most so many problems.
+      tokens: maximal tokens of a completion.
 
     Raises:
-      ValueError: for what a training would refuse before it starts: bad fields, data or models.
+      ValueError: for bad fields, data or models that training would refuse before it starts.
     """
     validate(config)
     check_training(config)
@@ -63,7 +63,7 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         expert = experts.build_expert(small)
         rows, splits = _tasks(small, executor, expert)
         yield rows
-        small.task.bad_rows = "drop"  # what is wrong with them has been reported
+        small.task.bad_rows = "drop"  # their faults are already reported
         task = splits[0]
         yield from data.checks({s: each.items for s, each in zip(SPLITS, splits, strict=True)})[0]
         speakers = experts.build(small, [item for each in splits for item in each.items])
@@ -87,12 +87,12 @@ def examine(config, problems: int = 2, tokens: int = 64) -> Iterator[Result]:
         yield from _of_reward(small, caught, forest, stack, expert)
         read = config.train.protocol != "simultaneous", config.train.turns > 1
         yield texts.round_trip(forest, _tokenizers(team), task.prompts(task.items[0]), *read)
-        yield memory(config, team)  # before the export, which takes memory that a training does not
+        yield memory(config, team)  # before the export, which takes memory that training does not
         yield _export(local_team, forest)
 
 
 def examine_data(config) -> tuple[list[Result], dict[str, list[Neighbour]]]:
-    """The checks of the problems alone, and the nearest training problems of the other splits' problems."""
+    """The checks of the problems only, and the training problems nearest to those of the other splits."""
     validate(config)
     with contextlib.ExitStack() as stack:
         rows, splits = _tasks(config, _executor(config, stack)[0])
@@ -107,7 +107,7 @@ def _tasks(config, executor, expert=None) -> tuple[Result, list[Any]]:
     """
     refusing, dropping = config.copy_and_resolve_references(), config.copy_and_resolve_references()
     refusing.task.bad_rows, dropping.task.bad_rows = "refuse", "drop"
-    faults: dict[str, None] = {}  # in order; those of a file that several splits are parts of are the same
+    faults: dict[str, None] = {}  # in order; splits of the same file have the same faults
     built = []
     for split in SPLITS:
         try:
@@ -167,7 +167,7 @@ def _of_prompts(config, team: Team, of_tasks: Sequence[Any], reads: Reads) -> It
 def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
     loss, trainables = training.loss_config(config), _trainables(team)
     stated = training.sampling_params(config)
-    # The distribution that given texts are learned under is not that of the sampler, nor meant to be.
+    # Given texts are trained on under a distribution that intentionally differs from the sampler's.
     applied = stated if loss.given_texts else loss.sampling
     yield choices.distribution(team, trainables, forest, stated, applied)
     try:
@@ -184,7 +184,7 @@ def _of_update(config, team: Team, forest: Forest) -> Iterator[Result]:
 
 
 def _meant(c) -> str:
-    """Why the loss may train other tokens than were drawn; empty if it must not."""
+    """Why the loss may train on other tokens than the sampled ones; empty if it must not."""
     if c.comlrl_compat:
         return "train.comlrl_compat trains so, set it to False for a result"
     return f"train.loss={c.loss!r} trains so with all advantages 1; is it meant to?" if c.loss else ""
@@ -206,7 +206,7 @@ def _of_reward(
         for check in (rewards.purity, rewards.order):
             yield Result(check.title, "skipped", "rewards are measured times, never twice the same")
         return
-    # A new executor: that of the rollout would return the reports in its cache.
+    # A new executor: the rollout's executor would return its cached reports.
     fresh, _ = _executor(config, stack)
     judge = functools.partial(judgement.judge, tasks.build_task(config, fresh, "train", expert))
     answers = forest.joint_texts(task.agents)
@@ -234,7 +234,7 @@ def _of_signal(config, forest: Forest) -> Iterator[Result]:
 
 def _export(team: Team, forest: Forest) -> Result:
     learning = [member for member in team.members if member.trainable is not None]
-    # Of a protocol that decides who speaks, some may not have.
+    # If the protocol decides who speaks, some agents may not have spoken.
     of_agent = {turn.agent: turn for turn in forest.turns}
     speakers = [(m, a) for m in learning or team.members for a in m.stack.agents[::-1] if a in of_agent]
     if not speakers:
@@ -246,7 +246,7 @@ def _export(team: Team, forest: Forest) -> Result:
 
 
 def memory(config, team: Team) -> Result:
-    """The check of the memory that a training will hold, the system's own models included."""
+    """The check of the memory that training will hold, including the system's own models."""
     start = functools.partial(update.init_state, optimizer=training.build_optimizer(config))
     learning = {i: m.trainable for i, m in enumerate(team.members) if m.trainable is not None}
     states, seeds = {i: jax.eval_shape(start, tree) for i, tree in learning.items()}, len(config.seeds) or 1

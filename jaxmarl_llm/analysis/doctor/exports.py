@@ -19,7 +19,7 @@ from jaxmarl_llm.utils import quantised
 from jaxmarl_llm.weights import peft
 
 NOISE = 0.02  # added to the trained parameters, so that a lost adapter is detected
-# Of the largest logit, by the dtype that the model is written in; both sides compute in float32.
+# Relative to the largest logit, by the dtype in which the model is written; both sides compute in float32.
 TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
 
 Write = Callable[[Member, str, pathlib.Path, str], None]
@@ -29,11 +29,11 @@ Write = Callable[[Member, str, pathlib.Path, str], None]
 def round_trip(
     member: Member, trainable: Any, agent: str, tokens_L: np.ndarray, write: Write
 ) -> tuple[str, str]:
-    """Check that an agent, moved away from its base by noise, has the same logits after export and loading.
+    """Check that an agent, with noise added to its parameters, has the same logits after export and loading.
 
     Args:
       member, trainable: the agent's stack, and its current parameters.
-      agent: its name.
+      agent: the agent's name.
       tokens_L: token ids of the text on which logits are compared.
       write: ``write(member, agent, folder, form)``, form ``merged`` or ``adapter``.
     """
@@ -64,7 +64,7 @@ def round_trip(
 
 
 def trained(member: Member, trainable: Any, agent: str) -> Member:
-    """A member with one agent alone, with noise added to its parameters as if it had been trained."""
+    """A member with only this agent, with noise added to its parameters to imitate training."""
     stack, agent_trainable = member.stack.subset((agent,), trainable)
     random = np.random.default_rng(0)
 
@@ -95,7 +95,7 @@ def _logits(policy, variables, tokens_L: np.ndarray) -> np.ndarray:
 
 
 def _narrowest(member: Member, agent: str) -> str:
-    """The dtype with the fewest digits that the agent's weights are kept, and written, in."""
+    """The least precise dtype in which the agent's weights are kept and written."""
     return max({x.dtype.name for x in jax.tree.leaves(_in_full(member, agent))}, key=list(TOLERANCES).index)
 
 
@@ -105,5 +105,5 @@ def _size(member: Member, agent: str) -> int:
 
 
 def _in_full(member: Member, agent: str) -> dict:
-    """Shapes of an agent's variables, those of a quantised base as they are merged."""
+    """Shapes of an agent's variables; for a quantised base, the shapes after merging."""
     return jax.eval_shape(quantised.in_full, unmerged_variables(member, member.trainable, agent))

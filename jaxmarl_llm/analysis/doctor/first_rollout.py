@@ -1,4 +1,4 @@
-"""The rollout that most checks look at: the first iteration of a training, with fewer and shorter answers."""
+"""The rollout that most checks use: the first iteration of training, with fewer and shorter answers."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ def shrunk(config, problems: int, tokens: int):
 
 
 def draw(config, team: Team, task: Any, toolbox: Toolbox | None = None) -> Forest:
-    """The answers of the first iteration, judged as in a training; prompts that are too long are cut."""
+    """The answers of the first iteration, judged as in training; prompts that are too long are cut."""
     scorer = TaskScorer.of_team(task, team, config.train.joint_mode, config.train.partner_samples)
     protocol = protocols.build(config, task, team, toolbox=toolbox)
     trainables = [member.trainable for member in team.members]
@@ -55,7 +55,7 @@ def draw(config, team: Team, task: Any, toolbox: Toolbox | None = None) -> Fores
 
 
 def check_of_rollout(config, small, forest: Forest, seconds: float) -> Result:
-    """Check that some completions end by themselves; `small` is the shrunk config, `seconds` what it took."""
+    """Check that some completions end by themselves; `small`: the shrunk config, `seconds`: its duration."""
     ended = sum(turn.finished for turn in forest.turns)
     limit, wanted = small.sampling.max_new_tokens, config.sampling.max_new_tokens
     cut = "" if limit == wanted else f" ({wanted} in training)"

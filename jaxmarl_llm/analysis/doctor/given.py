@@ -1,4 +1,4 @@
-"""Check what a team is given before it learns: the demonstrations, and the run that it begins from."""
+"""Check the inputs of a team's training: the demonstrations, and the run from which it starts."""
 
 import collections
 
@@ -14,10 +14,10 @@ BEGIN = "begin"
 
 @check("demonstrations")
 def demonstrations(config, task, team: Team) -> tuple[str, str]:
-    """Read the demonstrations of the training, or of the warm-up before it, as these do.
+    """Read the demonstrations of the training, or of its warm-up, as these do.
 
     Args:
-      config: the whole one, with its own limits of tokens.
+      config: the complete config, with its own token limits.
       task: the problems of the training split.
     """
     notes: list[str] = []
@@ -33,9 +33,9 @@ def demonstrations(config, task, team: Team) -> tuple[str, str]:
 
 
 def begun(config, team: Team) -> tuple[Team, Result]:
-    """The team with the parameters of the run in ``team.begin``; as it was, with a failed check, where it cannot be.
+    """The team with the parameters of the run in ``team.begin``, or on failure unchanged with a failed check.
 
-    ``config``: one with ``team.begin``.
+    ``config``: a config with ``team.begin``.
     """
     place = begin.source(config, "")
     try:

@@ -10,7 +10,7 @@ from jaxmarl_llm.analysis.planning import chips
 from jaxmarl_llm.executor import levels
 from jaxmarl_llm.metrics import peak_rss_mb
 
-FULL = 0.8  # share of the memory above which there is a warning; the count is a lower bound
+FULL = 0.8  # warn above this share of the memory, as the estimate is a lower bound
 
 
 @check("executor level")
@@ -19,7 +19,7 @@ def executor_level(level: int | None, reason: str = "", refusal: Exception | Non
 
     Args:
       level: level of the executor; None if the task runs no programs.
-      reason: why it is not higher.
+      reason: why the level is not higher.
       refusal: the error of an executor that refused to start.
     """
     if refusal is not None:
@@ -42,8 +42,8 @@ def memory(parts: Mapping[str, float], used_mb: float, there_mb: float | None) -
 
     Args:
       parts: MB on one device by purpose, as far as they can be counted.
-      used_mb: most MB that this process has held so far.
-      there_mb: MB that programs may take; None if that is not known.
+      used_mb: peak MB of this process so far.
+      there_mb: MB that programs may take; None if unknown.
     """
     needed = max(sum(parts.values()), used_mb)
     shown = ", ".join(f"{name} {size:.0f}" for name, size in parts.items())
@@ -61,13 +61,13 @@ def memory(parts: Mapping[str, float], used_mb: float, there_mb: float | None) -
 
 
 def used_mb() -> float:
-    """Most MB held so far: by programs on the first device, or by this process where the device is a CPU."""
+    """Peak MB so far: of programs on the first device, or of this process if the device is a CPU."""
     stats = None if jax.default_backend() == "cpu" else jax.local_devices()[0].memory_stats()
     return stats["peak_bytes_in_use"] / 1e6 if stats else peak_rss_mb()
 
 
 def available_mb() -> float | None:
-    """MB that programs may take: of the first device; on a CPU what is free plus what this process holds."""
+    """MB that programs may take on the first device; on a CPU the free memory plus that of this process."""
     if jax.default_backend() != "cpu":
         limit = chips.memory_limit(jax.local_devices()[0])
         return limit and limit / 1e6

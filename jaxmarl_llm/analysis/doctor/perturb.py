@@ -1,8 +1,8 @@
-"""Measure which tokens the loss reaches, on the packed batch that the update reads.
+"""Measure which tokens the loss trains, on the packed batch that the update reads.
 
-The last layer's features at a token do nothing but predict the token after it. So the gradient of the loss
-to these features is not 0 exactly where the next token is trained. `Perturbed` adds zeros to the features,
-and the gradient to the zeros is read; the loss, the packing and the model are those of training.
+The last layer's features at a token only predict the next token. So the gradient of the loss with respect
+to these features is nonzero exactly where the next token is trained. `Perturbed` adds zeros to the features,
+and the gradient with respect to these zeros is read. Loss, packing and model are those of training.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class Perturbed:
 
 
 class Perturbations(NamedTuple):
-    """Values by token: packed completions (N, M, W), prompts (N, B, P), shared beginnings (N, C) or None."""
+    """Values by token: packed completions (N, M, W), prompts (N, B, P), shared prefixes (N, C) or None."""
 
     rows: Any
     prompts: Any

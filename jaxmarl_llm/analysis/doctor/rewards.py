@@ -12,7 +12,7 @@ from jaxmarl_llm.systems.preferences import pairs_of
 from jaxmarl_llm.tasks.judgement import History, Judgement
 from jaxmarl_llm.tasks.types import Task
 
-SILENT = 0.8  # share of groups without signal from which on most of an iteration is wasted
+SILENT = 0.8  # from this share of groups without signal on, most of an iteration is wasted
 JUDGED = 32  # joint answers that are judged again
 
 Judge = Callable[[Sequence[Any], dict[str, list[str]], Sequence[History]], Sequence[Any]]
@@ -31,7 +31,7 @@ class ErrorKeepingTask:
         return getattr(self._task, name)
 
     def judge(self, items: Sequence[Any], completions: dict[str, list[str]], *histories) -> Sequence[Any]:
-        """The task's judgements; judgements without reward if it raises an error."""
+        """The task's judgements; judgements without reward if the task raises an error."""
         try:
             return self._task.judge(items, completions, *histories)
         except Exception as error:
@@ -61,11 +61,11 @@ def zero_signal(metrics: Mapping[str, float], groups: int) -> tuple[str, str]:
 
 @check("pairs")
 def pairs(forest: Forest, most: int) -> tuple[str, str]:
-    """Count the pairs of answers with different rewards by problem; without any nothing is learned.
+    """Count the pairs of answers with different rewards by problem; without such pairs nothing is learned.
 
     Args:
       forest: a forest of one turn.
-      most: most pairs to keep per problem; 0: all.
+      most: maximal pairs to keep per problem; 0: all.
     """
     item_names = [pair.item for pair in pairs_of(forest, np.random.default_rng(0), most=most)]
     text = by_agent({str(item.task_id): item_names.count(str(item.task_id)) for item in forest.items})
@@ -80,12 +80,12 @@ def pairs(forest: Forest, most: int) -> tuple[str, str]:
 
 @check("reward purity")
 def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """Check that the same joint answers judged again get the same parts and totals.
+    """Check that joint answers get the same reward parts and totals when they are judged again.
 
     Args:
       forest: the joint answers with their first judgements.
       completions: texts of all joint answers, by agent.
-      judge: `judgement.judge` of the task; best with an executor that has not seen them.
+      judge: `judgement.judge` of the task; best with an executor that has not run them before.
     """
     chosen = spread(len(forest.joints), JUDGED)
     again = judged(forest, completions, judge, chosen)
@@ -102,9 +102,9 @@ def purity(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judg
 
 @check("reward order")
 def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge) -> tuple[str, str]:
-    """Check that a joint answer's reward depends neither on its place in the batch nor on what else is in it.
+    """Check that a joint answer's reward depends neither on its place in the batch nor on the other answers.
 
-    Arguments as of `purity`.
+    Arguments as for `purity`.
     """
     chosen = spread(len(forest.joints), JUDGED)
     before = {j: forest.joints[j].judgement.scores for j in chosen}
@@ -123,7 +123,7 @@ def order(forest: Forest, completions: Mapping[str, Sequence[str]], judge: Judge
 
 @check("reward scale")
 def scale(forest: Forest, task: Task) -> tuple[str, str]:
-    """Report least, greatest and mean reward, their spread, the share of missing ones, constant rewards."""
+    """Report minimum, maximum, mean and spread of the rewards, the share of missing and constant rewards."""
     totals_J = forest.totals().astype(np.float64)
     known_J = totals_J[~np.isnan(totals_J)]
     if not len(known_J):
@@ -164,7 +164,7 @@ def judged(
 
 
 def same(one: Mapping[str, float | None], two: Mapping[str, float | None]) -> bool:
-    """Whether parts and totals are equal to the last digit; NaN equals itself."""
+    """Whether parts and totals are exactly equal; NaN equals itself."""
 
     def plain(scores):
         return {name: repr(None if value is None else float(value)) for name, value in scores.items()}

@@ -7,8 +7,8 @@ from jaxmarl_llm.analysis.doctor.result import Result, by_agent, check
 from jaxmarl_llm.chat import roles
 from jaxmarl_llm.forest import Forest, Turn
 
-KEPT = 0.9  # least share of completions that other agents or later turns should read as the sampled tokens
-MAX_CHECKED = 64  # most completions that are checked
+KEPT = 0.9  # minimal share of completions that other agents or later turns should read as the sampled tokens
+MAX_CHECKED = 64  # at most so many completions are checked
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -20,11 +20,11 @@ def chat_template(
     chat: bool = True,
     stop: Sequence[str] = (),
 ) -> tuple[str, str]:
-    """Check that every tokenizer has a template that keeps all messages, turns thinking off, writes no date.
+    """Check that every tokenizer's template keeps all messages, turns thinking off, and writes no date.
 
     Args:
       tokenizers, prompts: by agent; one prompt each.
-      chat: whether templates are wanted (``model_options.chat``).
+      chat: whether templates are used (``model_options.chat``).
       stop: texts that end an answer (``sampling.stop``).
     """
     lost = [
@@ -53,7 +53,7 @@ def chat_template(
 
 
 def _roles(tokenizers: Mapping[str, Any]) -> list[str]:
-    """Sentences about templates to which chats are given with other roles; [] if there are none."""
+    """Sentences about templates that get the chat with other roles; [] if there are none."""
     templates = {agent: tokenizer.template or "" for agent, tokenizer in tokenizers.items()}
     folded = [agent for agent, template in templates.items() if roles.folds_system(template)]
     joined = [a for a, template in templates.items() if roles.joins_turns(template) and a not in folded]
@@ -67,13 +67,13 @@ def _roles(tokenizers: Mapping[str, Any]) -> list[str]:
 def _dropped(tokenizer, messages: Messages) -> list[Mapping[str, str]]:
     """Messages that are missing in the prompt that the template makes of them."""
     whole = _squeezed(tokenizer.decode(tokenizer.encode_chat(messages)))
-    # Each message is encoded and decoded first: what the tokenizer itself loses is found by `round_trip`.
+    # Each message is encoded and decoded first: losses of the tokenizer itself are reported by `round_trip`.
     parts = [_squeezed(tokenizer.decode(tokenizer.encode(m["content"]))) for m in messages]
     return [message for message, part in zip(messages, parts, strict=True) if part not in whole]
 
 
 def _plain_text(prompts: Mapping[str, Messages], stop: Sequence[str]) -> tuple[str, str]:
-    """Status and sentence where no template is wanted; warns if nothing ends an answer after examples."""
+    """Status and sentence if no template is used; warns if nothing ends an answer after examples."""
     text = "model_options.chat=False: messages are joined by blank lines, without markup"
     if not stop and any(message["role"] == "assistant" for chat in prompts.values() for message in chat):
         return "warn", (
@@ -84,7 +84,7 @@ def _plain_text(prompts: Mapping[str, Messages], stop: Sequence[str]) -> tuple[s
 
 
 def _thinking(tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages]) -> list[str]:
-    """A warning if prompts let models think before they answer; [] if none does."""
+    """A warning if prompts let models think before they answer; [] if no prompt does."""
     thinking = []
     for agent, messages in prompts.items():
         tokenizer = tokenizers[agent]
@@ -103,7 +103,7 @@ def _thinking(tokenizers: Mapping[str, Any], prompts: Mapping[str, Messages]) ->
 
 
 def _dates(tokenizers: Mapping[str, Any]) -> list[str]:
-    """A warning for templates that write the day's date; [] if none does."""
+    """A warning for templates that write the current date; [] if no template does."""
     dates = {agent: tokenizer.date for agent, tokenizer in tokenizers.items() if tokenizer.date}
     if not dates:
         return []
@@ -114,7 +114,7 @@ def _dates(tokenizers: Mapping[str, Any]) -> list[str]:
 
 
 def rendered(agent: str, tokenizer, messages: Messages, item: str) -> Result:
-    """Show the whole prompt of an agent for an item (by name), with markup, and its length in tokens."""
+    """Show an agent's complete prompt for an item (by name), with markup, and its length in tokens."""
 
     @check(f"prompt of {agent}")
     def shown() -> tuple[str, str]:
@@ -135,13 +135,13 @@ def prompt_lengths(
     long_prompts: str = "error",
     answers: Mapping[str, int] | None = None,
 ) -> tuple[str, str]:
-    """Check that all prompts are within ``sampling.max_prompt_tokens``, and that a next turn has room for an answer.
+    """Check that prompts fit ``sampling.max_prompt_tokens``, and that the next turn has room for an answer.
 
     Args:
       lengths: tokens of every prompt, by agent.
       limit: ``sampling.max_prompt_tokens``.
-      long_prompts: what happens to longer ones: ``error`` or ``truncate``.
-      answers: by agent, tokens of the longest answer, which the prompt of its next turn holds; None: no turn follows.
+      long_prompts: what happens to longer prompts: ``error`` or ``truncate``.
+      answers: by agent, tokens of its longest answer, part of its next prompt; None: no turn follows.
     """
     longest = max(max(agent_lengths) for agent_lengths in lengths.values())
     shown = by_agent({agent: max(agent_lengths) for agent, agent_lengths in lengths.items()})
@@ -169,12 +169,12 @@ def round_trip(
     by_others: bool = False,
     later: bool = False,
 ) -> tuple[str, str]:
-    """Check that texts survive encoding and decoding; count completions that encode to the sampled ids.
+    """Check that encoding and decoding keep texts; count completions that encode to the sampled ids.
 
     Args:
       forest: its completions are checked.
       tokenizers, prompts: by agent; all messages are checked.
-      by_others, later: whether completions are read by other agents, and by their own in later turns.
+      by_others, later: whether completions are read by other agents, and by the same agent in later turns.
     """
     turns = [turn for turn in forest.turns if len(turn.completion)][:MAX_CHECKED]
     texts = [(agent, m["content"]) for agent, messages in prompts.items() for m in messages]
@@ -208,7 +208,7 @@ def round_trip(
 
 
 def _goes_on(turn: Turn, tokenizer, messages: Messages) -> bool:
-    """Whether a prompt of the next turn has the ids that were drawn."""
+    """Whether a prompt of the next turn contains the sampled ids."""
     chat = [*messages, {"role": "assistant", "content": turn.text}, {"role": "user", "content": "x"}]
     return tokenizer.continue_chat(chat, len(messages), turn.prompt, turn.completion) is not None
 

@@ -1,4 +1,4 @@
-"""Check that the update reads the tokens as they were sampled, and trains these tokens and no others."""
+"""Check that the update reads the tokens as sampled, and trains exactly these tokens."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from jaxmarl_llm.update import Batch, LossConfig
 from jaxmarl_llm.update.collate import of_learners
 from jaxmarl_llm.update.diagnostics import Diagnostics
 
-# Largest |ratio - 1| of any token, and KL(sampler || trainer) in nats per token, that rounding explains.
+# Largest |ratio - 1| of any token, and KL(sampler || trainer) in nats per token, that rounding can explain.
 TOLERANCES = {
     "float32": (0.002, 1e-6),
     "three passes of bfloat16": (0.01, 1e-5),
@@ -22,14 +22,14 @@ TOLERANCES = {
     "float16": (0.2, 1e-3),
     "bfloat16": (1.0, 5e-3),
 }
-UNSURE = -1e-3  # log-probability below which a token must get gradient; rounding may leave none to surer ones
+UNSURE = -1e-3  # below this log-probability a token must get gradient; above it, rounding may give 0
 
 
 @dataclasses.dataclass
 class Trained:
-    """Numbers of positions of one agent's batches, of each kind as (with gradient, all).
+    """Counts of positions in one agent's batches, for each kind as (with gradient, all).
 
-    Tokens of completions that have no gradient and, by `UNSURE`, need none do not count. endings are the last
+    Completion tokens that have no gradient and, by `UNSURE`, need none are not counted. endings are the last
     tokens of completions that an EOS ended. The last position of a prompt predicts the first tokens of its
     completions and counts among ``tokens``; ``contexts`` are all other positions of prompts.
     """
@@ -57,8 +57,8 @@ def examine(member: Member, trainable, config: LossConfig, batches: Sequence[Bat
       batches: from `update.collate`.
 
     Returns:
-      `Examined` by agent. Where no completion of an agent ended with an EOS, one is put in place of the last
-      token of its first completion, for the count of the endings alone.
+      `Examined` by agent. If no completion of an agent ended with an EOS, the last token of its first
+      completion is replaced by an EOS, only for the count of the endings.
     """
     examined, planted = ({agent: Examined() for agent in member.stack.agents} for _ in range(2))
     batches = [batch.replace(advantages_NR=np.ones_like(batch.advantages_NR)) for batch in batches]
@@ -91,8 +91,8 @@ def parity(examined: Mapping[str, Examined], precision: str = "float32") -> tupl
     """Compare log-probabilities of the sampler and the loss; their ratio must be 1 before any update.
 
     Args:
-      examined: by agent that learns, from `of_forest`.
-      precision: of the products, see `choices.precision`.
+      examined: by learning agent, from `of_forest`.
+      precision: precision of the matrix products, see `choices.precision`.
     """
     if not examined:
         return "skipped", "no agent learns"
@@ -118,7 +118,7 @@ def parity(examined: Mapping[str, Examined], precision: str = "float32") -> tupl
 def trained_tokens(examined: Mapping[str, Examined], meant: str = "") -> tuple[str, str]:
     """Check that completions and their EOS get gradient, and padding, prompts and feedback get none.
 
-    ``meant``: why the loss may do otherwise, such as that it is the reference implementation's.
+    ``meant``: why the loss may differ, for example because it follows the reference implementation.
     """
     if not examined:
         return "skipped", "no agent learns"
@@ -144,7 +144,7 @@ def _named(sums: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _faults(trained: Trained) -> list[str]:
-    """Sentences about tokens of one agent that wrongly get gradient, or wrongly get none."""
+    """Sentences about tokens of one agent that wrongly get gradient, or wrongly do not."""
     faults = []
     for name, (reached, total) in (("completion tokens", trained.tokens), ("EOS tokens", trained.endings)):
         if reached < total:
@@ -176,7 +176,7 @@ def _count(trained: Trained, measured: MicrobatchGradients, n: int, eos_ids: Seq
     predicts_MW, first_B = np.zeros(norms_MW.shape, bool), np.zeros(len(prompts_BP), bool)
     for m, s in np.argwhere(rows.lengths_MS[n] > 0):
         start, length, b = rows.starts_MS[n, m, s], rows.lengths_MS[n, m, s], rows.prompt_M[n, m]
-        # A token is predicted by the features before it, the first token by those at the end of the prompt.
+        # A token is predicted by the features before it; the first token, by those at the end of the prompt.
         norms_L = np.concatenate([prompts_BP[b, -1:], norms_MW[m, start : start + length - 1]])
         needed_L = (rows.logprobs_MSL[n, m, s, :length] < UNSURE) | (norms_L > 0)
         trained.tokens += (int((norms_L > 0).sum()), int(needed_L.sum()))
@@ -191,12 +191,12 @@ def _count(trained: Trained, measured: MicrobatchGradients, n: int, eos_ids: Seq
 
 
 def _with_endings(batch: Batch, eos_id: int) -> Batch:
-    """Replace the last token of each agent's first completion by an EOS, as if it had been likely."""
+    """Replace the last token of each agent's first completion by an EOS with a high log-probability."""
     tokens_NRL, logprobs_NRL = batch.tokens_NRL.copy(), batch.logprobs_NRL.copy()
     for n, lengths_R in enumerate(batch.lengths_NR):
         r = int((lengths_R > 0).argmax())
         tokens_NRL[n, r, lengths_R[r] - 1] = eos_id
         logprobs_NRL[
             n, r, lengths_R[r] - 1
-        ] = -0.01  # a ratio of at most 1.01: no clip takes its gradient away
+        ] = -0.01  # a ratio of at most 1.01: clipping cannot remove its gradient
     return batch.replace(tokens_NRL=tokens_NRL, logprobs_NRL=logprobs_NRL)

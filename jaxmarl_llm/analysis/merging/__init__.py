@@ -1,1 +1,1 @@
-"""`experiments.merge`: several agents' weights become one agent's, chosen on validation, measured on the test."""
+"""`experiments.merge`: merge the weights of several agents, choose on validation, measure on the test."""

@@ -1,7 +1,7 @@
 """The members of a merge: agents of run folders or exported teams, and PEFT folders, as task vectors.
 
-A member is read onto the base of the result's team, which is loaded once. What it says of itself, its model, its
-targets, its scale, must fit that base; the ranks may differ.
+A member is read onto the base of the result's team, which is loaded once. The model, targets and scale that
+its folder states must fit that base; ranks may differ.
 """
 
 import dataclasses
@@ -29,11 +29,11 @@ class Source:
     """Where a member's weights are, before they are read.
 
     Attributes:
-      name: as tables show it.
+      name: name in tables.
       folder: a run folder, an exported team, or a PEFT folder.
       which: the checkpoint of a run.
-      agents: agent of the result -> agent of the folder; of a PEFT folder ''.
-      saved: what the folder says of these agents (`resume_checks.describe_team`), or of its adapters.
+      agents: agent of the result -> agent of the folder; '' for a PEFT folder.
+      saved: the folder's description of these agents (`resume_checks.describe_team`), or of its adapters.
     """
 
     name: str
@@ -44,17 +44,17 @@ class Source:
 
     @property
     def rank(self) -> int:
-        """Rank of its adapters; 0 of whole weights."""
+        """Rank of its adapters; 0 for full weights."""
         return self.saved.get("rank", 0)
 
     @property
     def whole(self) -> bool:
-        """Whether its weights all learned."""
+        """Whether all its weights were trained (no adapters)."""
         return self.saved["mode"] == "full"
 
 
 def learners(config) -> tuple[str, ...]:
-    """The agents of the result that are models of ours; UserError unless all are of one model."""
+    """The agents of the result that are local models; UserError unless all have the same model."""
     names = dict(zip(config.team.agents, remote.names(config), strict=True))
     own = {agent: name for agent, name in names.items() if not remote.is_remote(name)}
     if len(set(own.values())) != 1:
@@ -65,14 +65,14 @@ def learners(config) -> tuple[str, ...]:
 
 
 def of_run(config, workdir, which) -> list[Source]:
-    """A member for each agent of a run, or exported team, that has weights of its own."""
+    """A member for each agent of a run or exported team that has its own weights."""
     saved = saved_agents.read_meta(workdir, which)["agents"]
     agents = [agent for agent, fields in saved.items() if fields["mode"] in ("adapters", "full")]
     return [_of_agent(config, workdir, which, agent, saved) for agent in agents]
 
 
 def of_texts(config, texts: Sequence[str], which) -> list[Source]:
-    """A member for each text: a folder, or <folder>:<agent>. UserError for what is none, and for one twice."""
+    """A member for each text: a folder, or <folder>:<agent>. UserError for invalid and for repeated ones."""
     listed = f"--members={','.join(texts)}"
     if not all(texts):
         raise UserError(f"{listed}: '' names no folder; allowed are folders, and <folder>:<agent>")
@@ -128,7 +128,7 @@ def _of_agent(config, folder, which, agent: str, saved: dict, name: str = "") ->
 
 
 def check(config, sources: Sequence[Source]) -> None:
-    """UserError for members of different bases or kinds, naming the first that differs, before anything is loaded."""
+    """UserError, before anything is loaded, naming the first member with another base or kind of weights."""
     if not sources:
         raise UserError("there are no members; give --workdir=<run folder> or --members=<folder>,<folder>")
     model = next(name for name in remote.names(config) if not remote.is_remote(name))
@@ -136,7 +136,7 @@ def check(config, sources: Sequence[Source]) -> None:
     first = sources[0]
     for source in sources:
         name = source.saved.get("model")
-        if name is None:  # a PEFT folder; a base that is drawn has no name that others know it by
+        if name is None:  # a PEFT folder; a randomly initialised base has no public name
             fits = source.saved["base"] in known or not agent_export.base_name(model)
             name = source.saved["base"]
         else:
@@ -154,7 +154,7 @@ def check(config, sources: Sequence[Source]) -> None:
 
 
 def _check_drawn_base(config, source: Source, model: str) -> None:
-    """UserError where the base is drawn from a seed, and the member's run had another one."""
+    """UserError if the base is initialised from a seed and the member's run had another seed."""
     seed = run_folder.load_run(source.folder).seed if model in built_models.BUILDERS else config.seed
     if seed != config.seed:
         raise UserError(
@@ -166,7 +166,7 @@ def _check_drawn_base(config, source: Source, model: str) -> None:
 def framed(
     held: team.Member, agents: Sequence[str], source: Source, rank: int, param_dtype: str
 ) -> team.Member:
-    """The member of a team with other agents, whose weights are those of a source in kind, rank and targets."""
+    """The team member ``held`` with other agents, whose weights have the kind and targets of a source."""
     layout = held.stack.layout.for_stack(len(agents))
     stack = dataclasses.replace(held.stack, agents=tuple(agents), layout=layout)
     if source.whole:
@@ -187,8 +187,8 @@ def read(
 ) -> list[dict[str, merging.TaskVector]]:
     """The members' task vectors by agent of the result.
 
-    ``built`` is a team on the base, ``held`` its member with the base. UserError for another tokenizer or base than
-    a run had, and for different targets.
+    ``built`` is a team on the base, ``held`` its member with the base. UserError if the tokenizer or base
+    differs from that of a run, and for different targets.
     """
     members = []
     for source in sources:

@@ -1,4 +1,4 @@
-"""The methods of `experiments.merge`: which weights the members have, and what is done with their task vectors.
+"""The methods of `experiments.merge`: how members are weighted, and how their task vectors are combined.
 
 A member is {agent of the result: task vector}. All agents of the result are merged with the same weights;
 docs/merging.md has the equations.
@@ -17,16 +17,16 @@ WEIGHTS, SCALES, DENSITY, TRIALS, SEED = "weights", "scales", "density", "trials
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """What a method is.
+    """Description of a method.
 
     Attributes:
       about: a sentence.
-      reads: the settings that it has, of those above.
-      scales: the default of `SCALES`; of several the best on validation is taken.
-      averages: whether the members' weights are 1 / M, and else 1, unless they are given.
+      reads: which of the settings above it uses.
+      scales: the default of `SCALES`; if several, the best on validation is taken.
+      averages: whether the members' default weights are 1 / M, otherwise 1.
       chooses: whether it chooses the weights on validation.
       density: the default of `DENSITY`.
-      least: members that it needs.
+      least: minimal number of members.
     """
 
     about: str
@@ -55,7 +55,7 @@ METHODS = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """A method and its settings; empty or 0 stands for the method's own."""
+    """A method and its settings; empty or 0 means the method's default."""
 
     method: str
     weights: tuple[float, ...] = ()
@@ -76,7 +76,7 @@ class Settings:
 
 
 def check(settings: Settings, members: int) -> None:
-    """UserError for too few members, or a number of weights that is not theirs."""
+    """UserError for too few members, or if the number of weights differs from theirs."""
     least = METHODS[settings.method].least
     if members < least:
         raise UserError(f"--method={settings.method}: {members} member(s); allowed are {least} or more")
@@ -87,18 +87,18 @@ def check(settings: Settings, members: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """What the result is kept as: adapters of a rank, or, with None, weights in full."""
+    """Form of the result: adapters of a rank, or full weights if ``rank`` is None."""
 
     rank: int | None
 
     def of_vector(self, vector: TaskVector) -> tuple[TaskVector, Lost]:
-        """A task vector in this form, and what it has lost."""
+        """A task vector in this form, and the loss of the conversion."""
         if self.rank is None or isinstance(vector, Whole):
             return vector, Lost(0.0, vector.norm())
         return merging.with_rank(vector, min(self.rank, vector.rank))
 
     def of_pieces(self, pieces: elementwise.Pieces, adapters: bool) -> tuple[TaskVector, Lost]:
-        """The same of pieces, those of adapters' linear maps or of all parameters."""
+        """The same for pieces, those of the adapters' linear maps or of all parameters."""
         if self.rank is not None:
             return merging.factorised(pieces, self.rank)
         leaves = merging.stacked(pieces)
@@ -108,12 +108,12 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class Merged:
-    """The result by agent, in its form, and how it came about.
+    """The result by agent, in its form, and how it was obtained.
 
     Attributes:
-      vectors, lost: by agent; what the form has lost.
-      weights: of the members, without the scale; None where a method has none.
-      scale: what the result was multiplied by.
+      vectors, lost: by agent, the task vector, and what the conversion to the form lost.
+      weights: weights of the members, without the scale; None for methods without weights.
+      scale: factor applied to the result.
       tried: what was scored on validation, in order: ``weights`` or ``scale``, and ``score``.
     """
 
@@ -127,9 +127,9 @@ class Merged:
 def merge(
     members: Sequence[Member], settings: Settings, form: Form, score: Callable[[Member], float] | None = None
 ) -> Merged:
-    """The members merged.
+    """Merge the members.
 
-    ``score`` is asked where the method chooses something; it takes task vectors by agent, in the form of the result.
+    ``score`` is called if the method chooses something; it takes task vectors by agent, in the result's form.
     """
     method, tried = METHODS[settings.method], []
     number = len(members)
@@ -155,7 +155,7 @@ def merge(
     scale, *others = settings.all_scales
     if others:
         values = {each: scored(_scaled(vectors, each), scale=each) for each in settings.all_scales}
-        scale = max(values, key=values.__getitem__)  # of equally good ones the first
+        scale = max(values, key=values.__getitem__)  # the first of equally good ones
     lost = {agent: Lost(abs(scale) * one.rest, abs(scale) * one.whole) for agent, one in lost.items()}
     shown = None if settings.method == "ties" else weights
     return Merged(_scaled(vectors, scale), lost, shown, scale, tuple(tried))
@@ -195,7 +195,7 @@ def _apart(pairs: dict[str, tuple[TaskVector, Lost]]) -> tuple[Member, dict[str,
 
 
 def _by_agent(members: Sequence[Member], combine: Callable) -> dict:
-    """``combine`` of the members' task vectors of every agent; once of agents that share them."""
+    """Apply ``combine`` to the members' task vectors of every agent; once for agents that share them."""
     done, results = {}, {}
     for agent in members[0]:
         own = [member[agent] for member in members]

@@ -1,4 +1,4 @@
-"""A merge from its members to the folder of its result, an exported team (`saved_agents`) with a file merge.json."""
+"""Run a merge: from its members to the result's folder, an exported team (`saved_agents`) with merge.json."""
 
 import dataclasses
 import json
@@ -24,14 +24,14 @@ BASE = "base"
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is to be written.
+    """The requested output.
 
     Attributes:
-      form: `ADAPTER`, or weights in full.
-      rank: of the adapters; 0: as many as are needed to lose nothing, of TIES and DARE the members' ranks added up.
-      samples: answers to a problem; 0: as the config says.
-      report: what is measured on the test: ``all``, the base, the members and the result, only the ``result``, or
-        ``none``.
+      form: `ADAPTER`, or full weights.
+      rank: rank of the adapters; 0: the lowest without loss, for TIES and DARE the sum of the members' ranks.
+      samples: answers per problem; 0: as in the config.
+      report: what is measured on the test: ``all`` (the base, the members and the result), only the
+        ``result``, or ``none``.
     """
 
     form: str = ADAPTER
@@ -44,18 +44,19 @@ def merge(
     config, sources: Sequence[Source], settings: Settings, out, wanted: Wanted | None = None,
     tell: Callable[[str], None] = print,
 ) -> dict:  # fmt: skip
-    """Merge the members into one, write the result to a new folder; what merge.json says.
+    """Merge the members, write the result to a new folder; return the content of merge.json.
 
     Args:
-      config: of the result's team and problems; ``team.mode``, ``rank``, ``alpha`` and ``targets`` are the members'.
+      config: the result's team and problems; ``team.mode``, ``rank``, ``alpha`` and ``targets`` are the
+        members'.
       sources: the members, see `members`.
       settings: the method.
-      out: folder to create, whole or not at all.
+      out: folder to create; it is written completely or not at all.
       wanted: what is written and measured.
       tell: prints a line.
 
     Raises:
-      UserError: for members that do not go together, a rank that is none, and what loading raises.
+      UserError: for members that cannot be merged, an invalid rank, and what loading raises.
     """
     wanted = wanted or Wanted()
     members.check(config, sources)
@@ -89,9 +90,9 @@ def merge(
 
 
 def join(config, sources: Sequence[Source], out) -> dict:
-    """Write one team whose agents are the members, in their order; what merge.json says.
+    """Write one team whose agents are the members, in their order; return the content of merge.json.
 
-    UserError unless there are as many members as agents of ours.
+    UserError unless there are as many members as local agents.
     """
     agents = members.learners(config)
     if len(agents) != len(sources):
@@ -111,7 +112,7 @@ def join(config, sources: Sequence[Source], out) -> dict:
 
 
 def _check(config, sources: Sequence[Source], settings: Settings, wanted: Wanted) -> None:
-    """UserError for what cannot be scored, kept, or written; before anything is loaded."""
+    """UserError, before anything is loaded, for what cannot be scored, kept or written."""
     if searches(config):
         raise UserError(
             f"train.protocol={config.train.protocol!r}: it searches for programs, which no merge scores"
@@ -130,7 +131,7 @@ def _check(config, sources: Sequence[Source], settings: Settings, wanted: Wanted
 
 
 def _fitting(config):
-    """The config for reading members: adapters, none of which is kept, and nothing to begin with."""
+    """The config for reading members: adapters, which are not kept, no initial run and no warm-up."""
     changed = config.copy_and_resolve_references()
     changed.team.mode, changed.team.begin, changed.warm_up.steps = "adapters", "", 0
     changed.team.begin_map, changed.team.begin_step, changed.warm_up.folder = (), "latest", ""
@@ -138,7 +139,7 @@ def _fitting(config):
 
 
 def _form(vectors: Sequence[Member], sources: Sequence[Source], settings: Settings, wanted: Wanted) -> Form:
-    """The form of the result; UserError for a rank above what the sum of the members has."""
+    """The form of the result; UserError for a rank above that of the sum of the members."""
     if wanted.form == FULL:
         return Form(None)
     maps = next(iter(vectors[0].values())).factors
@@ -151,7 +152,7 @@ def _form(vectors: Sequence[Member], sources: Sequence[Source], settings: Settin
 
 
 def _frame(open_stage: stage.Stage, sources: Sequence[Source], vectors: Member, form: Form):
-    """The member of the team that holds what is scored: whole weights, or adapters of the largest rank of any."""
+    """The team member for scoring: with full weights, or adapters of the largest rank that occurs."""
     held = open_stage.team.members[open_stage.place]
     first = _first(sources, vectors, form)
     rank = max([form.rank or 0, *(source.rank for source in sources)])
@@ -159,7 +160,7 @@ def _frame(open_stage: stage.Stage, sources: Sequence[Source], vectors: Member, 
 
 
 def _first(sources: Sequence[Source], vectors: Member, form: Form) -> Source:
-    """The first member in the form of the result, with the maps that its adapters are of: no PEFT folder says them."""
+    """The first member in the result's form, with its adapters' targets, which PEFT folders do not state."""
     known = {"mode": "full"} if form.rank is None else {"targets": targets_of(vectors)}
     return dataclasses.replace(sources[0], saved=sources[0].saved | known)
 
@@ -167,12 +168,12 @@ def _first(sources: Sequence[Source], vectors: Member, form: Form) -> Source:
 def write(
     open_stage: stage.Stage, sources: Sequence[Source], vectors: Member, form: Form, out, facts: dict
 ) -> None:
-    """Write the agents with these task vectors as an exported team, with merge.json beside."""
+    """Write the agents with these task vectors as an exported team, with merge.json beside it."""
     held, config = open_stage.team.members[open_stage.place], open_stage.config.copy_and_resolve_references()
     rank = max((vector.rank for vector in vectors.values() if form.rank), default=0)
     first = _first(sources, vectors, form)
     frame = members.framed(held, held.stack.agents, first, rank, "float32")
-    if not agent_export.base_name(held.model_name):  # then the base is written, too
+    if not agent_export.base_name(held.model_name):  # then the base is written too
         frame = dataclasses.replace(frame, base=quantised.in_full(frame.base))
     config.team.mode = frame.stack.mode
     if form.rank:
@@ -187,7 +188,7 @@ def write(
 
 
 def targets_of(vectors: Member) -> tuple[str, ...]:
-    """The linear maps that some adapters are of, in the order of `adapters.TARGETS`."""
+    """The linear maps that have adapters, in the order of `adapters.TARGETS`."""
     held = {path[-1] for path, _ in next(iter(vectors.values())).places()}
     return tuple(target for target in adapters.TARGETS if target in held)
 
@@ -196,7 +197,7 @@ def _facts(
     config, sources: Sequence[Source], settings: Settings, wanted: Wanted, form: Form, merged: Merged,
     open_stage: stage.Stage, rows: dict,
 ) -> dict:  # fmt: skip
-    """What merge.json says: the members, what was done with them, what it cost to choose, what they score."""
+    """The content of merge.json: the members, how they were merged, the cost of choosing, the scores."""
     method = methods.METHODS[settings.method]
     weights = merged.weights or (None,) * len(sources)
     read = {name: getattr(settings, name) for name in (methods.TRIALS, methods.SEED) if name in method.reads}
@@ -225,7 +226,7 @@ def _facts(
 
 
 def _problems(open_stage: stage.Stage, split: str) -> dict:
-    """Number of the problems and answers of a split, and what these took."""
+    """Number of problems and answers of a split, and what the answers cost."""
     spent = open_stage.spent.get(split, {"evaluations": 0, "answers": 0, "tokens": 0})
     if not spent["evaluations"]:
         return spent
@@ -233,7 +234,7 @@ def _problems(open_stage: stage.Stage, split: str) -> dict:
 
 
 def card(facts: dict, held: dict) -> str:
-    """README.md of the folder; ``held`` is what its team.json says."""
+    """README.md of the folder; ``held`` is the content of its team.json."""
     bases = sorted({entry["base"] for entry in held["agents"].values() if "folder" in entry})
     library = "transformers" if facts.get("form") == FULL else "peft"
     named = facts["members"]

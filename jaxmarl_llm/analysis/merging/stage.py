@@ -1,8 +1,8 @@
-"""A team on which members and candidates of a merge answer problems, one after the other, by the same programs.
+"""A team with which members and candidates of a merge answer problems in turn, with the same programs.
 
-Scores that choose something are of validation problems, with a stream of random numbers of their own; the test is
-answered with those of `experiments.evaluate`. Of adapters all have the largest rank of any of them, filled up with
-zeros, so that one program serves all.
+Choices use scores on validation problems, with a separate stream of random numbers; the test uses the stream
+of `experiments.evaluate`. All adapters are padded with zeros to the largest rank, so that one compiled
+program serves all.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ from jaxmarl_llm.utils import agent_axis, compile_times, console, quantised
 from jaxmarl_llm.utils.statistics.bootstrap import interval
 from jaxmarl_llm.weights import merging
 
-STREAMS = {"validation": "merge", "test": "report"}  # of a split: the random stream of its answers
+STREAMS = {"validation": "merge", "test": "report"}  # split -> random stream of its answers
 
 
 @dataclasses.dataclass
 class Stage:
-    """What is open while a merge is scored.
+    """The resources used while a merge is scored.
 
     Attributes:
-      config: of the result.
-      team: as it was built, with the base; ``place`` is where its models of ours are among its members.
-      problems: by split the task, and the items that are answered.
-      toolbox: what agents may call.
-      samples: answers to a problem, besides a greedy one.
-      spent: by split the numbers of evaluations, answers and completion tokens so far, greedy answers counted.
+      config: config of the result.
+      team: the team as built, with the base; ``place`` is the index of the member with the local models.
+      problems: by split, the task and the items that are answered.
+      toolbox: tools that agents may call.
+      samples: sampled answers per problem, besides a greedy one.
+      spent: by split, numbers of evaluations, answers and completion tokens so far, with greedy answers.
     """
 
     config: object
@@ -50,7 +50,7 @@ class Stage:
 
 @contextlib.contextmanager
 def opened(config, scored: bool, samples: int) -> Iterator[Stage]:
-    """The team of a config, and the problems of both splits; with ``scored`` False of neither."""
+    """The team of a config and the problems of both splits; no problems if ``scored`` is False."""
     with contextlib.ExitStack() as stack:
         problems, toolbox, items = {}, None, []
         if scored:
@@ -69,7 +69,7 @@ def opened(config, scored: bool, samples: int) -> Iterator[Stage]:
 
 
 def with_vectors(stage: Stage, frame, vectors: Member) -> Team:
-    """The team whose agents of ours are the base with these task vectors; ``frame`` is its member without them."""
+    """The team with local agents of base plus task vectors; ``frame`` is its member without the vectors."""
     trainable = jax.tree.map(jnp.copy, frame.trainable)
     adapted, trees = frame.stack.mode == "adapters", {}
     for index, agent in enumerate(frame.stack.agents):

@@ -1,1 +1,1 @@
-"""Plan runs for hardware that is not at hand: compile ahead of time, and estimate times by the model."""
+"""Plan runs for hardware that is not present: compile ahead of time, and estimate times with a cost model."""

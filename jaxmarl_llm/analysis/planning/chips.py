@@ -13,12 +13,12 @@ class Chip:
 
     Attributes:
       name: its common name.
-      flops: most floating-point operations per second on bfloat16 with float32 sums, matrix units only.
+      flops: peak floating-point operations per second on bfloat16 with float32 sums, matrix units only.
       hbm_bandwidth: bytes per second between memory and chip.
       hbm: bytes of memory, of which a program gets a little less.
       link_bandwidth: bytes per second that the device can receive from its neighbours, all links together.
-      usable: bytes that the TPU compiler grants a program, by its error for one that does not fit (libtpu
-        0.0.51); None where a running device reports them.
+      usable: bytes that the TPU compiler grants a program, taken from its out-of-memory error (libtpu
+        0.0.51); None if a running device reports them.
     """
 
     name: str
@@ -30,8 +30,8 @@ class Chip:
 
 
 # By `jax.Device.device_kind`. TPU: the pages v3, v4, v5e, v5p and v6e of docs.cloud.google.com/tpu/docs; they
-# give links as the sum of both directions, half of which is counted here. A device of v3 is half a chip (a
-# core), of the others a whole one (of v4 with `topology.CHIP_CONFIG`). Links of v3 and v4: "A Domain-Specific
+# give links as the sum of both directions; here half of it is counted. A v3 device is half a chip (a
+# core), the others are whole chips (v4 with `topology.CHIP_CONFIG`). Links of v3 and v4: "A Domain-Specific
 # Supercomputer for Training Deep Neural Networks" (Comm. ACM 63/7: four of 656 Gbit/s each way) and arXiv
 # 2304.01433 (six of 50 GB/s). GPU: NVIDIA's data sheets of SXM modules, without sparsity; links are NVLink.
 CHIPS = {
@@ -47,12 +47,12 @@ CHIPS = {
 
 
 def of_device(device) -> Chip | None:
-    """The chip of a JAX device; None if no rates are known, as for a CPU."""
+    """The chip of a JAX device; None if its rates are unknown, for example for a CPU."""
     return CHIPS.get(device.device_kind)
 
 
 def memory_limit(device) -> float | None:
-    """Bytes that programs may take on a device, by its runtime or else the table; None if neither knows."""
+    """Bytes that programs may take on a device, from its runtime, else from the table; None if unknown."""
     limit = device_memory.limit(device)
     chip = of_device(device)
     return limit or chip and (chip.usable or chip.hbm)

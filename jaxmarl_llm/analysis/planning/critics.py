@@ -36,12 +36,12 @@ def state(job: Job, own: Critics) -> TrainState:
 
 
 def reference(job: Job, own: Critics) -> Any:
-    """The first parameters of a critic that is compared with them, which stay on the devices; else None."""
+    """The initial parameters, kept on the devices, of a critic that is compared with them; else None."""
     return state(job, own).trainable if own.turns else None
 
 
 def lowered(job: Job, own: Critics):
-    """The critics' lowered update; for shared critics the gradient of the value loss, which is most of it."""
+    """The critics' lowered update; for shared critics the gradient of the value loss, its largest part."""
     critic_state, (base, trainable) = state(job, own), jobs.parameters(job)
     if own.turns:
         fixed = stack(job, own), own.optimizer, base, critic_state, reference(job, own)
@@ -69,7 +69,7 @@ def _job(job: Job, own: Critics) -> Job:
 
 
 def _data(own: Critics) -> tuple[value_model.Texts, Any]:
-    """Texts, and their targets and old values, as shapes."""
+    """Shapes of the texts, their targets and old values."""
 
     def of(shape, dtype):
         return jax.ShapeDtypeStruct((len(own.names), own.texts, *shape), dtype)
@@ -83,7 +83,7 @@ def _data(own: Critics) -> tuple[value_model.Texts, Any]:
 
 
 def _turns(job: Job, own: Critics) -> log_ratio.Turns:
-    """Pairs of sequences of turns, as shapes."""
+    """Shapes of pairs of sequences of turns."""
     (prompt, completion), number = own.turns[0], len(own.turns)
 
     def of(*shape):

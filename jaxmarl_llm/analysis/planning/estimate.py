@@ -1,4 +1,4 @@
-"""Estimate the least time of an iteration's phases: work and traffic against a chip's published rates."""
+"""Lower bounds for the times of an iteration's phases: work and traffic over a chip's published rates."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ class Phase:
     links: float
 
     def seconds(self, chip: Chip) -> float:
-        """The least time: that of the slowest of arithmetic, memory and links, each at its published rate."""
+        """Lower bound: the largest of the times of arithmetic, memory and links at their published rates."""
         return max(self.limits(chip).values())
 
     def limits(self, chip: Chip) -> dict[str, float]:
@@ -47,7 +47,7 @@ class Phase:
 
 
 def phases(job: Job) -> list[Phase]:
-    """Prefill, decode and update, each summed over all calls and updates of an iteration; those that it has."""
+    """An iteration's phases (of prefill, decode and update), each summed over its calls or updates."""
     parts = {
         "prefill": [_prefill(job, call) for call in job.calls],
         "decode": [_decode(job, call) for call in job.calls],
@@ -74,12 +74,12 @@ class _Share:
 
     Attributes:
       agents, copies: numbers of agents, and of different bases among them.
-      weights: number of weights of one agent's model that it multiplies with.
-      gathered: number of these that other devices hold.
+      weights: number of weights of one agent's model that the device multiplies with.
+      gathered: number of these weights that other devices hold.
       itemsize: bytes of a number in the computation.
-      kept: bytes of a weight as it is kept.
+      kept: bytes of a stored weight.
       model: devices that share every product.
-      inner: layers times features, whose sums they exchange.
+      inner: layers times features, whose partial sums these devices exchange.
     """
 
     agents: float
@@ -92,7 +92,7 @@ class _Share:
     inner: float
 
     def sums(self, tokens: float) -> float:
-        """Bytes received to add up the partial products of ``tokens`` tokens, two sums a layer."""
+        """Bytes received to add up the partial products of ``tokens`` tokens, two sums per layer."""
         return 2 * 2 * (self.model - 1) / self.model * tokens * self.inner * self.itemsize
 
     @property
@@ -125,7 +125,7 @@ def _phase(
 
     Args:
       total: work of all agents. local: one agent's work in this device's rows.
-      reads: how often the device reads its weights. memory: bytes that it moves besides.
+      reads: how often the device reads its weights. memory: other bytes that it moves.
       tokens: tokens whose partial products are added up between devices.
     """
     passes = reads * share.copies * share.weights * share.itemsize
@@ -178,8 +178,8 @@ def _update(job: Job, batch: Call, first: bool) -> Phase:
     learned = share.agents * (m.parameters if m.mode == "full" else m.adapter) / share.model
     fsdp = share.gathered > 0
     kept = learned / jobs.cuts(job.stack.layout, n).rows if fsdp else learned
-    # Gradients of every micro-batch are added to the sum; AdamW reads and writes weight and two moments, and
-    # reads the gradient, which is of the weight's dtype.
+    # Gradients of every micro-batch are added to the sum. AdamW reads and writes the weight and two moments,
+    # and reads the gradient, which has the weight's dtype.
     weight, moments = (jnp.dtype(name).itemsize for name in (job.param_dtype, _moment_dtype(job)))
     step = 3 * weight + 4 * moments if first else 0
     traffic = kept * (3 * weight * groups * (1 + micro) + step)

@@ -1,4 +1,4 @@
-"""From a config to the models that are fitted beside the agents: critics, reward models, verifiers."""
+"""From a config to the models that are fitted besides the agents: critics, reward models, verifiers."""
 
 from jaxmarl_llm import sharding
 from jaxmarl_llm.analysis.planning.job import Critics
@@ -13,7 +13,7 @@ from jaxmarl_llm.systems.preferences import reward_model
 
 
 def of(config, agents: tuple[str, ...], layout: sharding.Layout) -> tuple[Critics, ...]:
-    """The models of a config that are fitted beside agents of one model, with the most and longest texts."""
+    """The models that a config fits besides the agents of one model, with the most and longest texts."""
     name, made = config.train.system, []
     if critic.used(config):
         made.append(_critics(config, agents, layout))
@@ -40,7 +40,7 @@ def _critics(config, agents: tuple[str, ...], layout: sharding.Layout) -> Critic
     if joint:
         names = (TEAM,)
         number = workload.joint_answers(config) if replies else sum(workload.nodes(config))
-        # A joint answer has one completion of each call of a turn.
+        # A joint answer has one completion from each call of a turn.
         length *= sum(map(len, calls_by_agent)) // config.train.turns
     rows = c.prompts_per_microbatch * layout.for_stack(len(names)).shards
     texts, optimizer = padded_size(number, rows, 2 * number), systems.critic_optimizer(config)
@@ -58,7 +58,7 @@ def _of_pairs(config, layout: sharding.Layout, loss, parts: int, title: str) -> 
 
 
 def _of_turns(config) -> Critics:
-    """The critic of pairs of dialogues; the hidden text is taken to fit into the room for prompts."""
+    """The critic of pairs of dialogues; the hidden text is assumed to fit into the prompt length."""
     c, longest = config.preference, agent_settings.longest(config)
     prompt, rows = bucket(config.sampling.max_prompt_tokens), c.pairs_per_microbatch
     texts, turns = -(-c.batch // rows) * rows, ((prompt, longest),) * config.train.turns

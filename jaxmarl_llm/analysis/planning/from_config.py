@@ -34,11 +34,11 @@ from jaxmarl_llm.utils.errors import UserError
 def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> list[Job]:
     """One job per architecture of the team, in the order of its stacks; remote agents have none.
 
-    ``limit``: bytes that programs may take of a device; None: what is known of it.
+    ``limit``: bytes that programs may take on a device; None: what is known of the device.
 
     Raises:
-      ValueError: for unknown models or none, too short contexts, a mesh that the devices do not make, and a
-        protocol of the user's own.
+      ValueError: for unknown or missing models, too short contexts, a mesh that does not match the devices,
+        and a user-defined protocol.
     """
     if is_dotted(config.train.protocol):
         raise UserError(
@@ -56,7 +56,7 @@ def jobs(config, devices: Sequence[jax.Device], limit: float | None = None) -> l
 
 
 def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> list[Job]:
-    """The jobs with the calls of an evaluation's batch, which is sized as a run would (`evaluation.sizes`)."""
+    """The jobs with the calls of an evaluation's batch, sized as in a run (`evaluation.sizes`)."""
     samples, seeds = config.eval.samples + 1, len(config.seeds) or 1
     held = sum(map(memory.state_bytes, stack_jobs))
 
@@ -75,7 +75,7 @@ def _with_evaluations(config, stack_jobs: list[Job], limit: float | None) -> lis
 
 
 def _of_seeds(job: Job, seeds: int) -> Job:
-    """The job of several seeds that are trained together: so many more agents, side by side."""
+    """The job of several seeds that are trained together: ``seeds`` times as many agents, side by side."""
 
     def side_by_side(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"{s}.{name}" for s in range(seeds) for name in names)
@@ -117,7 +117,7 @@ def _job(config, name: str, agents: tuple[str, ...], layout: sharding.Layout, de
     # As `team.build` does on such devices.
     dtype = jnp.dtype(config.sampling.dtype or policy.dtype)
     policy, sampler = attending(policy, dtype, config.policy.attention, devices[0], layout)
-    # No tokenizer is read: which token ends a completion changes no shape.
+    # No tokenizer is read: the token that ends a completion does not affect shapes.
     stack = Stack(agents, policy, (0,), c.mode, scale, (), sampler, stack_layout)
     loss = training.loss_config(config)
     # The longest completion of any agent stands for all of them.
@@ -172,7 +172,7 @@ def with_settings(config, new: search.Settings):
 
 
 def refusal(config, new: search.Settings) -> str:
-    """Why the config cannot be trained with other settings, the first reason; '' if it can."""
+    """The first reason why the config cannot be trained with other settings; '' if it can."""
     try:
         validate(with_settings(config, new))
     except UserError as error:
@@ -187,9 +187,9 @@ def flags(old: search.Settings, new: search.Settings) -> str:
 
 
 def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Settings:
-    """Settings with a mesh of all devices: the fastest by estimate among those that are promising.
+    """Settings with a mesh of all devices: the fastest by estimate among the promising ones.
 
-    Among equals it is the one that needs least memory.
+    Among equally fast ones, the one that needs least memory.
     """
     agents, chip = math.gcd(len(config.team.agents), len(devices)), chips.of_device(devices[0])
     data = len(devices) // agents
@@ -207,7 +207,7 @@ def choose_mesh(config, devices: Sequence[jax.Device], promising) -> search.Sett
 
 
 def seconds(stack_jobs: Sequence[Job], chip: chips.Chip) -> float:
-    """Least seconds of an iteration, by estimate."""
+    """Estimated lower bound of the seconds of an iteration."""
     return sum(phase.seconds(chip) for job in stack_jobs for phase in estimate.phases(job))
 
 
@@ -224,20 +224,20 @@ def _field(config, path: str):
 
 
 def devices(name: str) -> tuple[list[jax.Device], str]:
-    """The devices to plan for and their name: those of a topology, or those of this machine."""
+    """The devices to plan for, of a topology or of this machine, and their name."""
     if name:
-        jax.config.update("jax_platforms", "cpu")  # JAX need not look for a device that is only described
+        jax.config.update("jax_platforms", "cpu")  # JAX need not search for a device that is only described
         return topology.devices(name), name
     return jax.devices(), "this machine"
 
 
 def chooses_mesh(config, devices: int) -> bool:
-    """Whether the plan chooses the mesh: the config has none and may, and there are several devices."""
+    """Whether the plan chooses the mesh: the config has none but may have one, with several devices."""
     return _lacks_mesh(config, devices) and not refusal(config, _over(config, devices))
 
 
 def why_no_mesh(config, devices: int) -> str:
-    """Why the plan chooses no mesh of several devices for a config that has none; '' for one that it chooses for."""
+    """Why the plan chooses no mesh of several devices for a config without mesh; '' if it chooses one."""
     return refusal(config, _over(config, devices)) if _lacks_mesh(config, devices) else ""
 
 
@@ -254,17 +254,17 @@ def _over(config, devices: int) -> search.Settings:
 def measuring(config, devices: Sequence[jax.Device], limit: float | None, tries: int):
     """The functions ``measure`` and ``promising`` for `search.nearest`.
 
-    The first compiles settings and returns whether they fit, and the memory of every stack's programs. The
-    second returns, without compiling, whether settings are worth trying; after the first measurement it
-    allows ``tries`` more.
+    ``measure`` compiles settings and returns whether they fit, and the memory of every stack's programs.
+    ``promising`` returns, without compiling, whether settings are worth trying; after the first measurement
+    it allows ``tries`` more.
     """
     left = tries + 1
 
     def jobs_and_bytes(settings: search.Settings) -> tuple[list[Job], list[float], float]:
         stack_jobs = jobs(with_settings(config, settings), devices, limit)
         held = [memory.state_bytes(job) for job in stack_jobs]
-        # While an update overlaps with the next rollout, that one uses copies of the trained parameters; those
-        # of several seeds are put side by side before every call.
+        # While an update overlaps with the next rollout, the rollout uses copies of the trained parameters;
+        # parameters of several seeds are put side by side before every call.
         copied = config.train.overlap + (len(config.seeds) > 1)
         copies = float(copied * sum(map(memory.trainable_bytes, stack_jobs)))
         return stack_jobs, held, copies

@@ -21,19 +21,19 @@ from jaxmarl_llm.utils import quantised
 
 @dataclasses.dataclass(frozen=True)
 class Critics:
-    """Models beside a stack's agents that are fitted, and that the agents learn from: critics and reward models.
+    """Models that are fitted besides a stack's agents, and that agents learn from: critics and reward models.
 
     Attributes:
-      names: one critic for each of the agents, or one for all.
+      names: one critic for each agent, or one for all.
       shared: whether critics are heads on the agents' own bodies.
-      texts, width: number of texts, or of pairs of them, that each reads in an update, filled up to whole
+      texts, width: number of texts, or pairs of texts, that each critic reads in an update, padded to whole
         micro-batches, and tokens of each text.
-      rows: texts, or pairs, of a micro-batch.
-      loss, optimizer: of the update; ``loss`` None where it is Bradley and Terry's on sums over turns.
+      rows: texts, or pairs, per micro-batch.
+      loss, optimizer: those of the update; ``loss`` is None for the Bradley-Terry loss on sums over turns.
       by_token: whether there is a value after every token.
-      pairs: whether it learns from pairs.
-      turns: tokens of prompt and completion of each of the turns that a text has; () where texts have one part.
-      title: of its update, in the plan.
+      pairs: whether the model learns from pairs.
+      turns: tokens of prompt and completion of each turn of a text; () if texts have one part.
+      title: title of its update in the plan.
     """
 
     names: tuple[str, ...]
@@ -55,17 +55,17 @@ class Job:
 
     Attributes:
       stack: static description, layout included.
-      rank, targets: of the adapters.
+      rank, targets: those of the adapters.
       keep_reference: whether full copies keep their base, as the reference policy.
-      keep_beginning: whether the parameters that the team began with are kept beside those that learn, as that.
+      keep_beginning: whether the team's initial parameters are kept as the reference policy.
       width: tokens of every prompt, padded.
       calls, eval_calls: calls of the sampler in an iteration and in one batch of an evaluation, in order.
       batches: batches of one update; an iteration has ``updates`` updates.
-      loss, optimizer: of the update.
-      devices: those of the mesh; the first holds everything where the layout has none.
-      critics: what is fitted beside the agents.
-      base_dtype, param_dtype: that frozen parameters and those that learn are kept in.
-      quantise: how the linear maps of the base are kept instead, see `utils.quantised`; '': they are not.
+      loss, optimizer: those of the update.
+      devices: devices of the mesh; without a mesh the first device holds everything.
+      critics: models that are fitted besides the agents.
+      base_dtype, param_dtype: dtypes in which frozen and trained parameters are kept.
+      quantise: quantisation of the base's linear maps, see `utils.quantised`; '': none.
     """
 
     stack: Stack
@@ -115,7 +115,7 @@ def parameters(job: Job) -> tuple[Any, Any]:
 
 
 def reference(job: Job) -> Any:
-    """The parameters that the team began with, as shapes, where they are kept beside those that learn; else None."""
+    """Shapes of the team's initial parameters if they are kept besides the trained ones; else None."""
     return parameters(job)[1] if job.keep_beginning else None
 
 
@@ -148,7 +148,7 @@ def sampler_arguments(job: Job, call: Call) -> tuple[Stack, tuple, dict]:
 
 
 def update_arguments(job: Job) -> tuple:
-    """The arguments of `update.train_step`, with shared critics their part of the gradient."""
+    """The arguments of `update.train_step`, including the shared critics' part of the gradient."""
     base, state = parameters_and_state(job)
     packed = tuple(replicated(job, shapes(pack(job, batch))) for batch in job.batches)
     critics_part = state.trainable if any(each.shared for each in job.critics) else None
@@ -156,7 +156,7 @@ def update_arguments(job: Job) -> tuple:
 
 
 def bytes_of_weight(job: Job) -> float:
-    """Bytes that a weight of the model takes as it is kept, on average with its part of a scale."""
+    """Average bytes of a stored weight of the model, including its share of a scale."""
     if job.stack.mode == "full":
         return jnp.dtype(job.param_dtype).itemsize
     base, _ = parameters(job)
@@ -170,7 +170,7 @@ def cache_bytes(job: Job, tokens: int, policy: Policy) -> float:
 
 
 def pack(job: Job, batch: Call) -> Packed:
-    """Completions of a call as the update reads them, all of the greatest length."""
+    """Completions of a call as the update reads them, all of maximal length."""
     agents, rows = len(batch.agents), batch.prompts * batch.samples
     ints = functools.partial(np.zeros, dtype=np.int32)
     floats_NRL = np.zeros((agents, rows, job.tokens), np.float32)
@@ -188,7 +188,7 @@ def pack(job: Job, batch: Call) -> Packed:
 
 
 def bytes_per_device(tree) -> int:
-    """Bytes of a tree of shapes with shardings on the device that holds most."""
+    """Bytes, on the device that holds most, of a tree of shapes with shardings."""
 
     def one(x) -> int:
         itemsize = 8 if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x.dtype.itemsize

@@ -1,4 +1,4 @@
-"""Memory that the programs of a stack take on every device, as their compiler reports it."""
+"""Memory that the programs of a stack take on every device, as reported by the compiler."""
 
 import dataclasses
 import functools
@@ -21,12 +21,12 @@ class Memory:
     """Bytes on one device while a program runs; the sum of all fields is what it takes.
 
     Attributes:
-      parameters: base, trained parameters and those of the reference policy, critics included.
-      optimizer: state of the optimizer and of the critics' one, which stay while the sampler runs.
+      parameters: base, trained parameters and those of the reference policy, including critics.
+      optimizer: states of the agents' and the critics' optimizers, which stay while the sampler runs.
       others: parameters and optimizer of the other stacks of the team, and copies for overlapping.
       data: prompts, completions and results.
-      cache: keys and values: the sampler's, or of the prompts that the update reads together.
-      activations: everything else the program holds: activations, logits, gradients, copies in another type.
+      cache: keys and values: the sampler's, or those of the prompts that the update reads together.
+      activations: everything else the program holds: activations, logits, gradients, copies in other dtypes.
       code: the program.
     """
 
@@ -52,7 +52,7 @@ class DoesNotFit:
 
 
 def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]:
-    """Compile the sampler for the largest call of an iteration, if it has any, and of an evaluation, and the updates.
+    """Compile the updates, and the sampler for the largest calls of an iteration (if any) and an evaluation.
 
     ``others`` are bytes of other stacks on the same device.
     """
@@ -69,7 +69,7 @@ def of_programs(job: Job, others: float = 0.0) -> dict[str, Memory | DoesNotFit]
 def of_sampler(job: Job, call: Call, others: float = 0.0) -> Memory | DoesNotFit:
     """Compile the sampler for one call."""
     parameters, staying = _staying(job)
-    # The sampler has no backward pass that recomputes: one compilation serves all values of remat.
+    # The sampler has no backward pass, so one compilation serves all values of remat.
     policy, sampler = (module.clone(remat="none") for module in (job.stack.policy, job.stack.sampler))
     stack = dataclasses.replace(job.stack, policy=policy, sampler=sampler)
     loss = LossConfig(job.loss.sampling)
@@ -118,7 +118,7 @@ def of_critics(job: Job, own: Critics, others: float = 0.0) -> Memory | DoesNotF
 
 
 def _staying(job: Job) -> tuple[float, float]:
-    """Bytes on one device of base and all trained parameters, and of the optimizers' states."""
+    """Bytes on one device of the base and all trained parameters, and of the optimizer states."""
     base, state = jobs.parameters_and_state(job)
     states = [state, *(critics.state(job, each) for each in job.critics)]
     first = [critics.reference(job, each) for each in job.critics]
@@ -136,12 +136,12 @@ def _of_critics_alone(job: Job) -> float:
 
 
 def _read(job: Job, base):
-    """The base, None where full copies stand for it: a program does not take the arguments that it does not read."""
+    """The base; None if full copies replace it, as programs do not hold arguments that they do not read."""
     return None if job.stack.mode == "full" else base
 
 
 def _of_reference(job: Job) -> float:
-    """Bytes of the parameters that the team began with, if they are kept."""
+    """Bytes of the team's initial parameters, if they are kept."""
     return jobs.bytes_per_device(jobs.reference(job))
 
 
@@ -157,19 +157,19 @@ def _update_stats(job: Job):
 
 
 def at_least(job: Job) -> float:
-    """Bytes that a device needs for parameters, optimizer, gradients and the sampler's caches, uncompiled."""
+    """Lower bound of a device's bytes, without compiling: the state plus gradients or the sampler's cache."""
     return state_bytes(job) + max(
         [trainable_bytes(job), *(sampler_cache(job, call) for call in job.calls + job.eval_calls)]
     )
 
 
 def state_bytes(job: Job) -> float:
-    """Bytes of the stack's parameters and optimizer on one device, of its reference policy and its critics."""
+    """Bytes on one device of the stack's parameters, optimizer, reference policy and critics."""
     return jobs.bytes_per_device(jobs.parameters_and_state(job)) + _of_reference(job) + _of_critics_alone(job)
 
 
 def trainable_bytes(job: Job) -> float:
-    """Bytes of the trained parameters on one device; their gradient has as many."""
+    """Bytes of the trained parameters on one device; their gradient takes as many."""
     return jobs.bytes_per_device(jobs.parameters(job)[1])
 
 
@@ -179,7 +179,7 @@ def fullest(programs: list[dict[str, Memory | DoesNotFit]]) -> list[float]:
 
 
 def fits(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> bool:
-    """Whether every program takes at most ``limit`` bytes; None: whatever is not refused fits."""
+    """Whether every program takes at most ``limit`` bytes; None: every program that compiles fits."""
     taken = [program.total for program in programs.values() if isinstance(program, Memory)]
     return len(taken) == len(programs) and (limit is None or max(taken) <= limit)
 
@@ -209,7 +209,7 @@ def _memory(stats, parameters, optimizer, others, data, cache) -> Memory:
 
 
 def _compile(lowered):
-    """The compiler's statistics of memory, or `DoesNotFit`."""
+    """The compiler's memory statistics, or `DoesNotFit`."""
     try:
         return lowered.compile().memory_analysis()
     except jax.errors.JaxRuntimeError as error:

@@ -1,4 +1,4 @@
-"""Published architectures by hub id, so that a plan needs neither weights nor the hub."""
+"""Published architectures by hub id, so that a plan needs neither weights nor access to the hub."""
 
 from jaxmarl_llm.factory import built_models
 from jaxmarl_llm.policy import PolicyConfig
@@ -48,7 +48,7 @@ def _in_common(architecture: str, positions: int, theta: float, **others) -> dic
     }
 
 
-_LONG = {  # of Llama 3.1: contexts of 131,072 tokens after 8192
+_LONG = {  # Llama 3.1: contexts extended from 8192 to 131,072 tokens
     "rope_type": "llama3",
     "factor": 8.0,
     "low_freq_factor": 1.0,
@@ -67,10 +67,10 @@ BUNDLED = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M"}
 
 
 def stored_dtype(name: str) -> str:
-    """The dtype that a model's parameters are stored in, as its config.json says; errors as `policy_config`.
+    """The dtype in which a model's parameters are stored, from its config.json; errors as in `policy_config`.
 
-    The bundled model and .gguf files are converted to float32, as those are that are made by name; the published
-    ones are in bfloat16.
+    The bundled model, .gguf files and models that are created by name are in float32, published ones in
+    bfloat16.
     """
     path = user_cache.expanded(name)
     path = path / "config.json" if path.is_dir() else path
@@ -83,7 +83,7 @@ def stored_dtype(name: str) -> str:
 
 
 def of_config(config, name: str) -> PolicyConfig:
-    """`policy_config` of a model of a config; one whose words its problems are is made for them."""
+    """`policy_config` of a model; models with a vocabulary made from the problems are built first."""
     if name in built_models.BUILDERS and name != "random-tiny":
         return built_models.BUILDERS[name](config, (config.seed,), on_host=True).policy.config
     return policy_config(name)
@@ -96,7 +96,7 @@ def policy_config(name: str) -> PolicyConfig:
     `VARIANTS` have the architecture of the plain model.
 
     Raises:
-      ValueError: for another name, naming the known ones, and for a config.json that cannot be used.
+      ValueError: for an unknown name, listing the known ones, and for a config.json that cannot be used.
     """
     path = user_cache.expanded(name)
     path = path / "config.json" if path.is_dir() else path

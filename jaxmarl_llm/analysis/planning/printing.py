@@ -10,10 +10,10 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
     """Print the plan of a valid config; 0 if everything fits, 2 if not.
 
     Args:
-      config: the training's.
-      topology: TPU slice such as v5e:4x4; empty: the devices that are here.
-      memory_gib: memory of a device; None: what is known of it.
-      tries: most settings to compile in search of some that fit; 0: no search.
+      config: the training config.
+      topology: TPU slice such as v5e:4x4; empty: the devices of this machine.
+      memory_gib: memory of a device; None: what is known of the device.
+      tries: maximal number of settings to compile when searching for fitting ones; 0: no search.
     """
     devices, name = from_config.devices(topology)
     hardware.prepare(config, devices)
@@ -39,7 +39,7 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
 
             def measure_shown(tried: search.Settings):
                 result = measure(tried)
-                display.update(measure.cache_info().misses - 1, {})  # the first were those of the config
+                display.update(measure.cache_info().misses - 1, {})  # the first ones were those of the config
                 return result
 
             fitting = search.nearest(settings, from_config.limits(config), measure_shown, promising)
@@ -48,7 +48,7 @@ def print_plan(config, topology: str, memory_gib: float | None, tries: int) -> i
 
 
 def show(config, devices, name: str, settings: search.Settings, programs: list, limit: float | None) -> None:
-    """Print what an iteration is, the memory of every stack's programs, and the time of its phases."""
+    """Print the work of an iteration, the memory of every stack's programs, and the time of its phases."""
     mesh = f"agent {settings.agent} x data {settings.data} x model {settings.model}"
     jobs = from_config.jobs(from_config.with_settings(config, settings), devices)
     gathered = dict.fromkeys(axis for job in jobs for axis in job.stack.layout.gathered)
@@ -86,7 +86,7 @@ def _read(config) -> tuple[str, str]:
 
 
 def show_fitting(start: search.Settings, fitting: list[search.FittingSettings], tries: int) -> None:
-    """Print settings that fit, as flags, with the memory that the fullest program takes."""
+    """Print fitting settings, as flags, with the memory of the largest program."""
     rows = [
         (from_config.flags(start, settings), max(memory.fullest(programs)) / chips.GIB)
         for settings, programs in fitting

@@ -1,4 +1,4 @@
-"""Search for settings that fit, near the requested ones, the nearest first."""
+"""Search for settings that fit, starting with those nearest to the requested ones."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ class Settings(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Bounds of a search: agents of the team, and what ``model`` must divide of heads and feed-forward."""
+    """Bounds of a search: agents of the team, and sizes (heads, feed-forward) that ``model`` must divide."""
 
     agents: int
     divided: int
 
 
 class FittingSettings(NamedTuple):
-    """Settings that fit, and what the measurement of them returned."""
+    """Settings that fit, and what their measurement returned."""
 
     settings: Settings
     measured: Any
@@ -41,9 +41,9 @@ Measure = Callable[[Settings], tuple[bool, Any]]
 def nearest(
     start: Settings, limits: Limits, measure: Measure, promising: Callable[[Settings], bool]
 ) -> list[FittingSettings]:
-    """Settings that fit, at most one of each kind: the same mesh, another mesh, adapters in place of copies.
+    """Settings that fit, at most one of each kind: the same mesh, another mesh, adapters instead of copies.
 
-    If no mesh fits with the requested micro-batches and recomputation, those are changed together with it.
+    If no mesh fits with the requested micro-batches and recomputation, these are changed with the mesh.
 
     Args:
       start: settings that do not fit.
@@ -71,7 +71,7 @@ def _first(candidates, measure: Measure, promising) -> FittingSettings | None:
 
 
 def _on_mesh(start: Settings, measure: Measure, promising) -> FittingSettings | None:
-    """The nearest smaller micro-batches and more recomputation; None if even the lightest do not fit."""
+    """The nearest smaller micro-batches and more recomputation that fit; None if nothing fits."""
     smaller = list(lighter(start))
     if not smaller or _first(smaller[-1:], measure, promising) is None:
         return None
@@ -86,7 +86,7 @@ def _on_meshes(start: Settings, limits: Limits, measure: Measure, promising) -> 
 
 
 def lighter(start: Settings) -> Iterator[Settings]:
-    """Settings of the same mesh and mode that take less memory, step by step; the last take the least."""
+    """Settings of the same mesh and mode in order of decreasing memory."""
     remats = REMAT[REMAT.index(start.remat) :]
     tokens = [start.tokens]
     while tokens[-1] > ROW:
@@ -100,7 +100,7 @@ def lighter(start: Settings) -> Iterator[Settings]:
 
 
 def meshes(start: Settings, limits: Limits) -> Iterator[Settings]:
-    """Other meshes of as many devices: those that change least first, then those that gather least."""
+    """Other meshes of equally many devices: first those that change least, then those that gather least."""
     devices = start.agent * start.data * start.model
     shapes = [
         (agent, data, devices // agent // data)

@@ -8,7 +8,7 @@ from jaxmarl_llm.analysis.planning.memory import DoesNotFit, Memory
 
 
 def memory_rows(programs: dict[str, Memory | DoesNotFit], limit: float | None) -> list[tuple]:
-    """A row for every part of the memory, in GiB for each program, then the sums and the memory there is."""
+    """A row for every part of the memory, in GiB for each program, then the sums and the available memory."""
     rows = []
     for field in dataclasses.fields(Memory):
         parts = [_gib(getattr(program, field.name, None)) for program in programs.values()]
@@ -20,7 +20,7 @@ def memory_rows(programs: dict[str, Memory | DoesNotFit], limit: float | None) -
 
 
 def time_rows(phases: list[Phase], chip: Chip, devices: int) -> list[tuple]:
-    """A row per phase and one for all: work, seconds at best, what limits them, MFU at most (percent)."""
+    """A row per phase and one for all: work, minimal seconds, what limits them, maximal MFU (percent)."""
     rows, total = [], 0.0
     for phase in phases:
         limits = phase.limits(chip)
@@ -39,7 +39,7 @@ TIME_HEADERS = ("phase", "PFLOP needed, in all", "PFLOP executed per device", "s
 
 
 def mfu(needed: float, seconds: float, chip: Chip, devices: int) -> float:
-    """Model FLOPs utilisation (arXiv 2204.02311): needed operations in percent of the peak of all devices."""
+    """Model FLOPs utilisation (arXiv 2204.02311): needed operations in percent of all devices' peak."""
     return 100 * needed / (seconds * chip.flops * devices)
 
 

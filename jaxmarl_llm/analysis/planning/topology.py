@@ -26,7 +26,7 @@ QUIET = {
 def devices(name: str) -> list[jax.Device]:
     """Devices of a topology like ``v5e:4x4``: generation, then chips along each axis.
 
-    They can be compiled for but not run on. JAX must not be set to use a TPU (``JAX_PLATFORMS=cpu``).
+    Programs can be compiled for them but not run. JAX must not be set to use a TPU (``JAX_PLATFORMS=cpu``).
 
     Raises:
       ValueError: for an unknown name, or a shape that this generation does not have.

@@ -1,7 +1,7 @@
 """Floating-point work of prefill, decode and update, counted from the model's sizes.
 
-XLA's own analysis is of no use here: it counts the body of a scan over layers once. A product of (m, k) and
-(k, n) is 2 m k n operations; what is not a product (norms, softmax, the optimizer) is left out.
+XLA's own analysis cannot be used: it counts the body of a scan over layers once. A product of (m, k) and
+(k, n) is 2 m k n operations; everything except products (norms, softmax, the optimizer) is left out.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ class Work:
     """Floating-point operations of one agent.
 
     Attributes:
-      needed: what the mathematics requires: attention to visible keys only, nothing twice.
-      executed: what the program does: also masked parts of attention, padding and recomputation.
+      needed: required by the mathematics: attention to visible keys only, no recomputation.
+      executed: done by the program: also masked parts of attention, padding and recomputation.
     """
 
     needed: float = 0.0
@@ -33,9 +33,9 @@ class Model:
     """An architecture with the numbers of parameters that are trained.
 
     Attributes:
-      config: its sizes.
+      config: sizes of the architecture.
       mode: as in `team.Stack`.
-      rank, targets: of the adapters.
+      rank, targets: those of the adapters.
     """
 
     config: PolicyConfig
@@ -85,14 +85,14 @@ def linear_maps(config: PolicyConfig) -> dict[str, tuple[int, int]]:
 
 
 def visible_pairs(before: int, tokens: int, window: int | None = None) -> float:
-    """Pairs of a query and a key that it sees, for ``tokens`` tokens after ``before``, in one layer."""
-    # As long as the window has room, each sees one key more than the last.
+    """Number of (query, visible key) pairs for ``tokens`` tokens after ``before`` tokens, in one layer."""
+    # Until the window is full, each query sees one key more than the previous one.
     growing = tokens if window is None else min(tokens, max(window - before, 0))
     return growing * before + growing * (growing + 1) / 2 + (tokens - growing) * (window or 0)
 
 
 def prefill(model: Model, prompts: int, width: int) -> Work:
-    """Work of reading prompts of ``width`` tokens, and of the logits of the token after each."""
+    """Work of reading prompts of ``width`` tokens, and of the logits of the token after each prompt."""
     dense = 2.0 * (model.linear + model.adapter) * prompts * width + 2.0 * model.head * prompts
     needed = dense + model.attention(prompts * model.visible(0, width))
     return Work(needed, dense + model.attention(prompts * width * width))
@@ -112,8 +112,8 @@ class Update:
     """Sizes of the data that an update reads.
 
     Attributes:
-      prompts, width: prompts and their tokens.
-      completions, tokens: completions and their tokens.
+      prompts, width: number of prompts, and tokens of each.
+      completions, tokens: number of completions, and tokens of each.
       read_prompts, read_tokens, row: packed prompts, packed tokens of completions, and tokens of a row.
     """
 
@@ -131,11 +131,11 @@ def update(model: Model, batch: Update, remat: str, kl: bool = False) -> Work:
 
     Args:
       remat: as in `policy.Policy`.
-      kl: whether the reference policy reads everything too.
+      kl: whether the reference policy also reads the batch.
     """
     needed, executed = _read(model, batch, False), _read(model, batch, True)
     learns = model.mode == "full"
-    # Backward: to the activations, as much as forward; to the weights that learn, as much again.
+    # Backward: as much as forward for the activations, and as much again for the trained weights.
     adapter_needed = 2.0 * model.adapter * (batch.prompts * batch.width + batch.completions * batch.tokens)
     adapter_run = 2.0 * model.adapter * (batch.read_prompts * batch.width + batch.read_tokens)
     passes = 3 if learns else 2
@@ -146,7 +146,7 @@ def update(model: Model, batch: Update, remat: str, kl: bool = False) -> Work:
         "dots": executed.attention,
         "full": executed.dense + executed.attention + adapter_run,
     }[remat]
-    # The logits of a head that learns are computed again.
+    # The logits of a trained head are computed again.
     run += recomputed + (executed.head if learns else 0.0)
     if kl:
         need += needed.dense + needed.attention + needed.head

@@ -1,8 +1,7 @@
-"""What searches have solved within equal budgets of executed programs, tokens and expansions, as tables.
+"""Tables of what searches solved within equal budgets of executed programs, tokens and expansions.
 
-Of every problem the last round counts that had cost at most so much, in all that is limited; without one the problem
-is not solved. So a method cannot gain by drawing more tokens than another to the same number of programs, or the
-other way round.
+For every problem, the last round within all budgets counts; without such a round the problem is not solved.
+So a method cannot gain by drawing more tokens than another for the same number of programs, or vice versa.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,14 @@ from jaxmarl_llm.utils.statistics.bootstrap import interval
 from jaxmarl_llm.utils.statistics.significance import sign_flips
 
 MOST_COLUMNS = 6
-Groups = dict[str, list[Search]]  # the searches of each method, one for every seed
+Groups = dict[str, list[Search]]  # the searches of each method, one per seed
 
 
 def tables(searches: Sequence[Search]) -> list[Table]:
-    """The tables; [] unless all searches have measured what was solved by budget, of the same problems.
+    """The tables; [] unless all searches measured what was solved by budget, on the same problems.
 
-    Columns of all methods end where the one with the least of it, on average, does. Differences are from the first
-    search's method, problem by problem, at the last column. Of a method with several seeds a problem counts with their
+    Columns end at the budget of the method that spent least on average. Differences are from the first
+    search's method, problem by problem, in the last column. With several seeds, a problem counts with their
     mean.
     """
     if not searches or not all(problem.get("spent") for search in searches for problem in search["problems"]):
@@ -49,12 +48,12 @@ def tables(searches: Sequence[Search]) -> list[Table]:
 
 
 def least(groups: Groups, name: str) -> int:
-    """The smallest of the methods' means over problems of what was spent at the end, as a whole number."""
+    """Minimum over methods of the mean over problems of what was spent at the end, as an integer."""
     return int(min(_mean_spent(group, name) for group in groups.values()))
 
 
 def doubling(most: int) -> list[int]:
-    """1, 2, 4, .. and ``most`` itself; the last ones, if these are too many.
+    """1, 2, 4, .. and ``most`` itself; if these are too many, the last ones.
 
     >>> doubling(6), doubling(0)
     ([1, 2, 4, 6], [0])
@@ -64,7 +63,7 @@ def doubling(most: int) -> list[int]:
 
 
 def solved(problem: Mapping, limits: Mapping[str, int]) -> float:
-    """100 if a problem was solved when its search had spent at most so much of each, else 0."""
+    """100 if a problem was solved in the last round within all limits, else 0."""
     within = [
         row for row in problem["spent"] if all(_spent(row, name) <= most for name, most in limits.items())
     ]
@@ -101,7 +100,7 @@ def _table(title: str, groups: Groups, name: str, points: Sequence[int], limits:
 
 
 def costs(groups: Groups) -> Table:
-    """Means over the problems of what a search has spent until its last answer."""
+    """Means over the problems of what a search spent up to its last answer."""
     names = {
         "expansions": "expansions", "executed": "executed programs", "drawn": "tokens drawn", "read": "tokens read",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Config fields that decide how test answers are scored: runs that differ in them do not compare."""
+"""Config fields that decide how test answers are scored: runs that differ in them are not comparable."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ OF_ANSWERS = ("prompts", "feedback", "revealed_tests", "centralised")
 OF_TRAINING = ("source", "train_split", "eval_source", "eval_split")
 # (section, field) outside the task's section that decide how answers are scored.
 LIMITS = (("train", "comlrl_compat"), ("executor", "cpu_seconds"), ("executor", "memory_mb"))
-# Others that only a task.kind, or a train.protocol, reads.
+# Other such fields, which only some task.kind or train.protocol reads.
 OF_SOME: Mapping[str, tuple[tuple[str, str], ...]] = {
     "commits": (("commits", "reward"), ("commits", "copy_share")),
     "optimisation": (("timing", "cap"),),

@@ -16,7 +16,7 @@ def draw(variants: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     """Draw the mean joint success as bars, each seed as a dot, and the success from skill alone as a line.
 
     Args:
-      variants: by name; for each seed ``joint`` and ``by_skill``, in percent.
+      variants: by variant name, ``joint`` and ``by_skill`` of each seed, in percent.
     """
     figure = Figure(figsize=(7.2, 0.42 * len(variants) + 1.4), dpi=130, layout="constrained")
     axes = figure.subplots()

@@ -23,7 +23,7 @@ from jaxmarl_llm.utils.statistics.series import Curve, curve, series
 
 WINDOW = 5  # iterations of the running mean of training metrics
 LONGEST = 60  # characters of a line of text in a picture
-FEW = 4  # groups of runs; if there are more, single runs would hide the means
+FEW = 4  # groups of runs; with more groups, single runs would hide the means
 COLORS = (plots.TRAIN, plots.SAMPLED, plots.GREEDY, "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A", "#A0522D")
 MARKERS = {"eval/": "o", "eval_greedy/": "s", "test/": "D"}  # of evaluation metrics, by prefix
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 3)), (0, (3, 5)))
@@ -61,7 +61,7 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
             axes.legend(legend.values(), legend, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     for axes in all_axes[number:]:
         axes.set_axis_off()
-    for axes in all_axes[max(number - columns, 0) : number]:  # those with nothing below them
+    for axes in all_axes[max(number - columns, 0) : number]:  # those without a panel below them
         axes.tick_params(labelbottom=True)
     if same_axes:
         figure.supxlabel("iteration", fontsize="medium")
@@ -72,7 +72,7 @@ def draw(picture: Picture, groups: Sequence[Group]) -> Figure:
 
 
 def _legend(figure: Figure, handles: dict[str, Line2D]) -> None:
-    """One legend above all panels; none if no line has a label."""
+    """One legend above all panels; no legend if no line has a label."""
     if handles:
         columns = max(1, 100 // (8 + max(map(len, handles))))
         options = {"loc": "outside upper center", "ncols": min(columns, len(handles)), "fontsize": 9}
@@ -98,7 +98,7 @@ def _curve(group: Group, line: Line) -> Curve:
 
 
 def _draw_line(axes: Axes, group: Group, line: Line, color: str, dashes, singles: bool) -> None:
-    """Draw mean, interval and single runs; two evaluations only as points: nothing is known in between."""
+    """Draw mean, interval and single runs; if there are only two evaluations, as points without a line."""
     steps_T, values_ST = _curve(group, line)
     if not steps_T.size:
         return
@@ -121,7 +121,7 @@ def _few_points(line: Line, steps_T: np.ndarray) -> bool:
 
 
 def _draw_points(axes: Axes, steps_T: np.ndarray, estimates: Interval, color: str, marker: str) -> None:
-    """Draw means as points, their intervals as bars. Not clipped: they are at the ends of the x axis."""
+    """Draw means as points, their intervals as bars; not clipped, as they are at the ends of the x axis."""
     if not np.isnan(estimates.low).all():
         axes.vlines(steps_T, estimates.low, estimates.high, color=color, linewidth=1.2, clip_on=False)
     style = {"linestyle": "none", "marker": marker, "markersize": 5, "clip_on": False}
@@ -166,7 +166,7 @@ def _finish(axes: Axes, panel: Panel, labels: bool) -> None:
 
 
 def plain(text: str) -> str:
-    """Text as matplotlib can show it: no formulas, nothing unprintable, not too long."""
+    """Text that matplotlib can show: without formulas and unprintable characters, not too long."""
     lines = [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in text.split("\n")]
     text = "\n".join(lines)
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text).replace("$", r"\$")

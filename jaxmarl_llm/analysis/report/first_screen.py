@@ -11,7 +11,7 @@ STATES = {"before": "untrained", "warm": "warmed up", "after": "trained"}
 
 
 class Answer(NamedTuple):
-    """A joint answer of one state of the team: the state's title, judgement, (agent, text) of all agents."""
+    """A joint answer of one state of the team: title of the state, judgement, (agent, text) of all agents."""
 
     title: str
     judgement: str
@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """Sentences, and the greedy answers to the first test problem (item: its id, '' if none were kept)."""
+    """Sentences, and the greedy answers to the first test problem (item: its id, '' without kept answers)."""
 
     sentences: tuple[str, ...]
     item: str
@@ -36,7 +36,7 @@ def first_screen(runs: Sequence[RunData], evaluated: Sequence[EvaluationData]) -
 
 
 def _what(run: RunData) -> str:
-    """A sentence: what was trained, by which method, on which problems, for how long."""
+    """A sentence: what was trained, with which method, on which problems, for how long."""
     config = run.config
     team, task, train = (config.get(name, {}) for name in ("team", "task", "train"))
     models = ", ".join(dict.fromkeys(team.get("models") or [str(config.get("model", ""))]))
@@ -54,7 +54,7 @@ def _what(run: RunData) -> str:
 
 
 def _results(summary: dict) -> list[str]:
-    """Sentences with the test return of each state, then of the best one on validation."""
+    """Sentences with the test return of each state, then of the state that is best on validation."""
     entries = {title: summary[name] for name, title in STATES.items() if name in summary}
     returns = ", ".join(f"{title} {_return(entry)}" for title, entry in entries.items())
     lines = [

@@ -8,10 +8,10 @@ from typing import Any
 from jaxmarl_llm.analysis.report.runs import RunData
 from jaxmarl_llm.utils.errors import UserError
 
-# Fields, or groups of them, that leave the training as it is: runs that differ in them can be one curve.
+# Fields, or groups of fields, without effect on training: runs that differ in them can be one curve.
 # The date that chat templates write does change it, but seeds of a sweep that runs overnight are one setting.
 APART = ("seed", "eval", "log", "save", "executor.workers", "executor.min_level", "model_options.date")
-MOST_FIELDS = 3  # at most so many name a group
+MOST_FIELDS = 3  # maximal number of fields in a group's name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _what_counts(config: dict) -> dict[str, Any]:
 
 
 def labels_of(grouped: Sequence[Sequence[RunData]]) -> list[str]:
-    """Label groups by the fields that differ, "train.lr=0.1, train.group=4"; by a run's name if many."""
+    """Label groups by the differing fields, "train.lr=0.1, train.group=4"; if too many, by a run's name."""
     if len(grouped) == 1:
         return ["all runs"]
     configs = [_what_counts(mates[0].config) for mates in grouped]
@@ -70,7 +70,7 @@ def labels_of(grouped: Sequence[Sequence[RunData]]) -> list[str]:
 
 
 def differing(flat: Sequence[dict]) -> list[str]:
-    """Names of the fields that do not have one value in all of the flat configs."""
+    """Names of the fields whose values differ between the flat configs."""
     absent = object()
     names = dict.fromkeys(name for fields in flat for name in fields)
     return [n for n in names if any(f.get(n, absent) != flat[0].get(n, absent) for f in flat[1:])]

@@ -19,7 +19,7 @@ SCORES = (
     "return_turn1", "return_turn2",
 )  # fmt: skip
 GAINS = ("return", "pass@1")
-COSTS = {  # of training up to the mark, evaluations not counted
+COSTS = {  # of training up to the mark, without evaluations
     "tokens": "tokens drawn",
     "answers": "answers judged",
     "optimizer_tokens": "optimizer tokens",
@@ -37,7 +37,7 @@ LEGEND = (
 
 
 def fault(results: Mapping) -> str:
-    """What of parsed JSON is not as results are, at the first place where it is not; empty for results."""
+    """The first place where parsed JSON does not have the form of results; empty if it has."""
     for method, by_seed in results.items():
         if not isinstance(by_seed, dict):
             return f"{method!r} holds {_short(by_seed)}, expected its runs by seed"
@@ -57,7 +57,7 @@ def fault(results: Mapping) -> str:
 
 
 def _numbers(held, missing: bool = True) -> bool:
-    """Whether it is a dict of numbers, or of None too where they may be ``missing``."""
+    """Whether it is a dict of numbers; also of None if numbers may be ``missing``."""
     return isinstance(held, dict) and all(
         type(x) in (int, float) or missing and x is None for x in held.values()
     )
@@ -69,7 +69,7 @@ def _row(held) -> bool:
 
 
 def _short(held) -> str:
-    """A value as messages show it."""
+    """A value in the form for messages."""
     return f"{held!r:.40}"
 
 
@@ -105,15 +105,15 @@ def table(results: Mapping, mark: str) -> tuple[list[str], list[list[str]]]:
 
 
 def gains(results: Mapping, starts: Mapping[str, str], mark: str) -> tuple[list[str], list[list[str]]]:
-    """Headers and a row per method: what its scores at a mark are above those of what it began from.
+    """Headers and a row per method: the gains of its scores at a mark over the method that it started from.
 
-    Differences are of the same seed and the same test problem. A start that is not trained and has one run, as the
-    untrained team, has it for every seed.
+    Differences are between the same seed and the same test problem. A start without training that has one
+    run, such as the untrained team, uses this run for every seed.
 
     Args:
       results: as in `table`.
-      starts: method -> the method that it began from; others have no row.
-      mark: of the method; a start is taken as it was when it was finished.
+      starts: method -> the method that it started from; other methods have no row.
+      mark: mark of the method; starts are taken at their end.
     """
     rows = []
     for method, start in starts.items():
@@ -124,7 +124,7 @@ def gains(results: Mapping, starts: Mapping[str, str], mark: str) -> tuple[list[
 
 
 def _pairs(runs: Mapping, starts: Mapping, mark: str) -> list[tuple[Mapping, Mapping]]:
-    """The point of each seed's run, and that of its start."""
+    """The point of each seed's run, and the point of its start."""
     only = next(iter(starts.values())) if len(starts) == 1 else {}
     pairs = []
     for seed, marks in runs.items():
@@ -148,7 +148,7 @@ def _gain(name: str, pairs: Sequence[tuple[Mapping, Mapping]]) -> str:
 
 
 def _score(name: str, runs: Sequence[Mapping]) -> str:
-    """Mean over the runs; its interval over the seeds, and over the problems where their scores are known."""
+    """Mean over the runs; its interval over the seeds, and over the problems if their scores are known."""
     values = [run["scores"][name] for run in runs if run["scores"].get(name) is not None]
     per_problem = [run["problems"][name] for run in runs if name in run["problems"]]
     return with_intervals(values, per_problem if len(per_problem) == len(runs) else ())
@@ -160,9 +160,9 @@ def with_intervals(
     """``mean (low, high) [low, high]``: a mean of runs with its intervals over seeds and over problems.
 
     Args:
-      values: one of each run; a single one has no interval over seeds.
+      values: one value per run; a single value has no interval over seeds.
       per_problem: scores by problem of each run, None where unknown; used only if all have the same number.
-      sign: "+" shows that of positive numbers.
+      sign: "+" shows the sign of positive numbers.
     """
     if not values:
         return ""

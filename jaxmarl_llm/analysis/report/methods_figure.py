@@ -1,4 +1,4 @@
-"""Compare methods: a picture of the test results of several runs of each, see `methods`."""
+"""Compare methods: a picture of the test results of several runs per method, see `methods`."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ COLORS = {"trained": plots.TRAIN, "evaluated only": "#8A8A8A"}
 
 
 def draw(results: Mapping, mark: str = "at_tokens") -> Figure:
-    """Draw the means of the scores of `DRAWN` that the runs have: a panel per score, bars; dots are seeds."""
+    """Draw the scores of `DRAWN` that the runs have: a panel per score, bars for means, dots for seeds."""
     points = at(results, mark)
     runs = [run for rows in points.values() for run in rows]
     panels = {name: label for name, label in DRAWN.items() if any(name in run["scores"] for run in runs)}

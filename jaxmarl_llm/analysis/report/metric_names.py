@@ -1,6 +1,6 @@
 """Find which metrics runs have, and read reward parts, agents and phases from their names.
 
-Nothing is known about the task beforehand: a part of the reward is a metric beside the return.
+Nothing is assumed about the task: a reward part is any score that is not one of the standard ones.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jaxmarl_llm.analysis.report.grouping import Group
 
-# Prefixes of metrics: of rollouts, of validation, of the test. (The test's greedy answers are in tables.)
+# Prefixes of metrics: rollouts, validation, test. (Greedy test answers are in tables.)
 KINDS = (
     ("train/", "training"), ("eval/", "validation, sampled"), ("eval_greedy/", "validation, greedy"),
     ("test/", "test, sampled"),
@@ -60,7 +60,7 @@ LEFT_OUT = re.compile(
     r"step|seconds/evaluate|memory/.*|executor/.*|eval_executor/.*|train/turn\d+/.*"
     r"|test_greedy/.*|(eval|eval_greedy|test)/(return_(low|high)|pass@.*|return_greedy|(length|truncated|tokens|speed|verdict)/.*)"
 )
-# Units of the metrics of each agent; metrics that are not here have none, or it is not known.
+# Units of the metrics of each agent; metrics that are not listed have none or an unknown one.
 OF_AGENTS = {
     "approx_kl": "nats",
     "clip_fraction": "share of ratios",
@@ -98,7 +98,7 @@ def all_names(groups: Sequence[Group]) -> list[str]:
 
 
 def is_part(name: str) -> bool:
-    """Whether a score is a part of the reward: all else has one of the names of `Evaluation.summary`."""
+    """Whether a score is a part of the reward; all other scores have a name of `Evaluation.summary`."""
     is_other = name.startswith(("return", "pass@", "hack_gap")) or name in ("step", "total")
     return not is_other and "/" not in name and not name.endswith(("_low", "_high"))
 
@@ -129,7 +129,7 @@ def kinds(names: Sequence[str], score: str, trained: str = "") -> tuple[Line, ..
 
 
 def turns(names: Sequence[str]) -> list[int]:
-    """Numbers of the turns that have a return of their own, from 1; [] where there is one turn."""
+    """Numbers, from 1, of the turns that have their own return; [] if there is one turn."""
     matches = (re.fullmatch(r"train/turn(\d+)/return|eval/return_turn(\d+)", name) for name in names)
     return sorted({int(match[1] or match[2]) for match in matches if match})
 
@@ -153,7 +153,7 @@ def of_agents(names: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def unit_of_agents(metric: str) -> str:
-    """Unit of a metric of each agent, that of a turn included; '' if it has none, or it is not known."""
+    """Unit of a metric of each agent, also of a metric of a turn; '' if it has none or it is unknown."""
     return OF_AGENTS.get(re.sub(r"_turn\d+$", "", metric), "")
 
 
@@ -164,12 +164,12 @@ def by_agent(names: Sequence[str], known: Sequence[str], metric: str) -> tuple[L
 
 
 def unlisted(names: Sequence[str], shown: Sequence[str]) -> list[str]:
-    """The metrics neither in ``shown`` nor in `LEFT_OUT`: those that a system, or a user's own, logs."""
+    """The metrics neither in ``shown`` nor in `LEFT_OUT`: those of a system, built-in or user-defined."""
     return [name for name in names if name not in shown and not LEFT_OUT.fullmatch(name)]
 
 
 def phases(names: Sequence[str]) -> list[Line]:
-    """Lines with the phases of an iteration, without evaluations, which are no part of one."""
+    """Lines with the phases of an iteration, without evaluations, which are not part of it."""
     metrics = [name for name in names if name.startswith("seconds/") and name != "seconds/evaluate"]
     return [Line(name, name.removeprefix("seconds/"), 1 + n) for n, name in enumerate(metrics)]
 

@@ -11,12 +11,12 @@ def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str
     """The model card of an exported agent, in the format of the Hugging Face hub.
 
     Args:
-      config: of the run.
+      config: config of the run.
       summary: its summary.json; {} if the run has not finished.
       meta: metadata of the checkpoint: ``step``, and ``agents`` with the model of each.
       agent: name of the exported agent.
       form: ``merged`` or ``adapter``.
-      base: name of the base model elsewhere; empty: as the run calls it.
+      base: public name of the base model; empty: the name in the run.
     """
     base = base or meta["agents"][agent]["model"]
     agents = ", ".join(config["team"]["agents"])
@@ -32,7 +32,7 @@ def card(config: Mapping, summary: Mapping, meta: Mapping, agent: str, form: str
 
 
 def team_card(config: Mapping, summary: Mapping, team: Mapping) -> str:
-    """The card of an exported team, see `card`; ``team`` is what its team.json says."""
+    """The card of an exported team, see `card`; ``team`` is the content of its team.json."""
     bases = sorted({entry["base"] for entry in team["agents"].values()})
     adapted = any(entry.get("form") == "adapter" for entry in team["agents"].values())
     library = "peft" if adapted else "transformers"
@@ -71,7 +71,7 @@ def _prompts(prompts: Mapping) -> list[str]:
 
 
 def _results(summary: Mapping, step: int, remark: str = "") -> list[str]:
-    """The team's test return of the untrained, the warmed up and the exported state, with a remark on it."""
+    """The team's test return in the untrained, warmed-up and exported state, with a remark on the last."""
     rows = {title: summary[name] for name, title in STATES.items() if name in summary}
     states = {"after": "latest", "best": "best on validation"}
     exported = {states[name]: summary[name] for name in states if name in summary}

@@ -1,6 +1,6 @@
-"""A report as one self-contained HTML file: style, script, pictures and transcripts are in it.
+"""A report as one self-contained HTML file, which includes style, script, pictures and transcripts.
 
-Its content security policy lets only the page's own script run, known by its hash, and loads nothing.
+Its content security policy allows only the page's own script, identified by its hash, and loads nothing.
 """
 
 import base64
@@ -36,7 +36,7 @@ def write(
 ) -> list[Path]:
     """Write a page about some run folders, and its pictures as PNG files in ``plots/`` beside it.
 
-    Names of pictures begin with the page's name, so that pages in one folder do not overwrite each other's.
+    Picture names begin with the page's name, so that pages in one folder do not overwrite each other's.
 
     Args:
       folders: run folders, at least one.
@@ -44,7 +44,7 @@ def write(
       evaluations: files that `experiments.evaluate` wrote, for the transcript browser.
       transcript_steps: at most so many iterations per run have their transcripts in the page; see
         `transcript_data.collect`.
-      progress: is called with the numbers of pictures that are drawn and of all.
+      progress: called with the number of pictures drawn so far and the number of all pictures.
 
     Returns:
       The paths of the page and the pictures.
@@ -107,7 +107,7 @@ def render(
         sentences=sentences,
         data=Markup(data),
     )
-    # Names and configs may hold half a surrogate pair, which no file in UTF-8 can.
+    # Names and configs may contain half a surrogate pair, which UTF-8 files cannot.
     return files.safe_text(text)
 
 
@@ -127,7 +127,7 @@ def policy(style: str, script: str = "") -> str:
 
 
 def image(picture: Picture, groups: Sequence[Group], png: bytes) -> dict[str, str]:
-    """Return a picture as a template needs it."""
+    """Return a picture in the form that a template needs."""
     fields = {"name": picture.name, "title": picture.title, "caption": picture.caption}
     return fields | {"words": figures.in_words(picture, groups), "png": uri(png)}
 

@@ -9,7 +9,7 @@ from jaxmarl_llm.analysis.report.grouping import Group
 from jaxmarl_llm.analysis.report.metric_names import Line
 
 CHANGING = ("agents", "credit", "lessons", "system")  # pictures that leave out constant panels
-TITLE = 30  # characters of a line of a panel's title where it is one of several in a row
+TITLE = 30  # characters per line of a panel's title if several panels are in a row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Panel:
 class Picture:
     """Panels in a grid. ``name`` is part of its file's name; title and caption are shown on the page.
 
-    columns: None for as many as fit. shared: one legend, in which a label means the same for all panels.
+    columns: None for as many as fit. shared: one legend, whose labels mean the same in all panels.
     """
 
     name: str
@@ -66,7 +66,7 @@ def metrics(picture: Picture) -> list[str]:
 
 
 def without_constant(picture: Picture, groups: Sequence[Group]) -> Picture:
-    """The picture without panels whose lines never change; these and their values are in the caption.
+    """The picture without panels whose lines never change; the caption lists these with their values.
 
     A picture with only such panels, or of a single iteration, stays as it is.
     """

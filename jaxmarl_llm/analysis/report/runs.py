@@ -19,7 +19,7 @@ VERDICTS = tuple(f"{name}/verdict/" for name in ("executor", "eval", "eval_greed
 class RunData:
     """The contents of a run folder. ``name`` is short and unique among the runs of a report.
 
-    rows are those of metrics.jsonl; summary is {} for a run that has measured nothing yet, and has no "after"
+    rows are those of metrics.jsonl; summary is {} for a run without measurements yet, and has no "after"
     before the run's end.
     """
 
@@ -55,7 +55,7 @@ class EvaluationData:
 
 
 def read_runs(folders: Sequence) -> list[RunData]:
-    """Read run folders, in order, with names that tell them apart and `verdict_shares` instead of counts.
+    """Read run folders, in order, with distinct names and with `verdict_shares` instead of counts.
 
     Raises:
       ValueError: naming the folder and what it lacks, or a folder that is given twice.
@@ -92,7 +92,7 @@ def read_run(folder, name: str = "") -> RunData:
 def verdict_shares(rows: Sequence[dict], names: Sequence[str]) -> list[dict]:
     """The rows with verdict counts as percentages of all verdicts of that kind in the row.
 
-    A verdict of ``names`` that a row leaves out is 0 in it, if the row has others of that kind.
+    A verdict of ``names`` that is missing in a row is 0 if the row has other verdicts of that kind.
     """
 
     def shares(row: dict, prefix: str) -> dict:
@@ -132,7 +132,7 @@ def read_evaluation(path, name: str = "") -> EvaluationData:
 def short_names(paths: Sequence[Path], parts: int = 1) -> list[str]:
     """Short, distinct names of paths: the last parts of each path.
 
-    Where these are not distinct, the paths without the folders that all have in common at the start and at
+    If these are not distinct, the paths without the folders that all have in common at the start and at
     the end.
     """
     folders = [path.resolve().parts for path in paths]

@@ -42,7 +42,7 @@ def write(searches: Sequence[Search], path: Path, title: str, seeds: Sequence[Se
         problems=search_tables.problems(searches),
         programs=list(zip(names, searches, strict=True)),
     )
-    # What models write may hold half a surrogate pair, which no file in UTF-8 can.
+    # Model output may contain half a surrogate pair, which UTF-8 files cannot.
     return files.atomic_write_text(path, files.safe_text(text))
 
 
@@ -100,7 +100,7 @@ def _whose_tests(searches: Sequence[Search]) -> list[str]:
 
 
 def _picture(searches: Sequence[Search]) -> dict[str, str]:
-    """The picture as the template needs it."""
+    """The picture in the form that the template needs."""
     return {
         "title": "Best so far",
         "caption": "The best program of each problem so far, by the programs executed for a problem so far "

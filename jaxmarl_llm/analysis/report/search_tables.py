@@ -43,7 +43,7 @@ def labels(searches: Sequence[Search]) -> list[str]:
 
 
 def methods(searches: Sequence[Search], title: str = "Methods") -> Table:
-    """A row per search: means over all problems, with their intervals under them.
+    """A row per search: means over all problems, with their intervals below them.
 
     What all searches have in common (task, models, seed, number of problems) is only in the title.
     """
@@ -51,7 +51,7 @@ def methods(searches: Sequence[Search], title: str = "Methods") -> Table:
 
 
 def summaries(searches: Sequence[Search]) -> list[Table]:
-    """The table of `methods` as two tables of one-line rows: measured again, and measured in the search."""
+    """The table of `methods` as two, with one-line rows: scores measured again, and scores in the search."""
     names = _metric_names(searches)
     remeasured = [name for name in names if not name.startswith(SEARCHED)]
     searched = [name for name in names if name.startswith(SEARCHED)]
@@ -86,7 +86,7 @@ def _about(searches: Sequence[Search]) -> dict[str, list[str]]:
 
 
 def _models(models: Mapping[str, str]) -> str:
-    """The model of all agents if it is the same, otherwise the model of each agent."""
+    """The common model of all agents, or, if they differ, the model of each agent."""
     if len(set(models.values())) > 1:
         return ", ".join(f"{agent}: {model}" for agent, model in models.items())
     (name,) = set(models.values())
@@ -94,7 +94,7 @@ def _models(models: Mapping[str, str]) -> str:
 
 
 def against(searches: Sequence[Search], between: str = " ") -> Table | None:
-    """A row per search: its differences from the baseline with their p; None if nothing is compared.
+    """A row per search: its differences from the baseline with p-values; None if nothing is compared.
 
     Metrics of the search itself are left out: they favour methods that try more different programs.
     ``between``: what separates a difference from its interval, and the interval from p.
@@ -136,7 +136,7 @@ def by_category(searches: Sequence[Search], intervals: bool = True) -> list[Tabl
 
 
 def problems(searches: Sequence[Search]) -> Table:
-    """A row per problem, a column per search: the score measured again, and that in the search."""
+    """A row per problem, a column per search: the score measured again, and the score in the search."""
     rows: dict[str, list[str]] = {}
     for s, search in enumerate(searches):
         for problem in search["problems"]:
@@ -161,7 +161,7 @@ def _score(outcome: Mapping[str, Any]) -> str:
 
 
 def bank(label: str, search: Search) -> Table:
-    """A row per lesson: its text, the program it is about, and outcomes of programs whose prompt had it."""
+    """A row per lesson: its text, its program, and outcomes of the programs whose prompt contained it."""
     headers = ("problem", "round", "agent", "lesson", "its program", "factor", "relevance")
     headers += ("shown to, and what it led to",)
     rows = []

@@ -1,4 +1,4 @@
-"""Tables and HTML page of a sweep, with final returns and learning curves; many settings: a panel each."""
+"""Tables and HTML page of a sweep: final returns, learning curves (with many settings, a panel each)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,7 +100,7 @@ def _differences(grouped: dict[str, list[MemberResult]]) -> Table:
 
 
 def _few(result: Comparison) -> str:
-    """The reason why there is no p over the seeds."""
+    """The reason why there is no p-value over the seeds."""
     return f"judged differently: {', '.join(result.judged)}" if result.judged else "fewer than 2 seeds"
 
 
@@ -137,12 +137,12 @@ def write(members: Sequence[MemberResult], path: Path, title: str) -> Path:
         missing=[m for m in members if m.state != FINISHED],
         members=_members(members),
     )
-    # Values of fields may hold half a surrogate pair, which no file in UTF-8 can.
+    # Values of fields may contain half a surrogate pair, which UTF-8 files cannot.
     return files.atomic_write_text(path, files.safe_text(text))
 
 
 def _ranking(settings: Sequence[dict]) -> list[dict[str, str]]:
-    """The picture of final returns, as a template needs it; none where there is nothing to compare."""
+    """The picture of final returns, in the form for a template; [] if there is nothing to compare."""
     if len(sweep_ranking.ranked(settings)) < 2:
         return []
     png = figures.as_png(lambda: sweep_ranking.draw(settings))

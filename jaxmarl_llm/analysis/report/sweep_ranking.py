@@ -18,7 +18,7 @@ STYLES = {"return": (plots.SAMPLED, "o", 0.14), "return_greedy": (plots.GREEDY, 
 
 
 def read(path: Path) -> list[dict]:
-    """Read the settings of a sweep.json; ValueError, naming the file, if it is none or has no return yet."""
+    """Read the settings of a sweep.json; ValueError names a file that is invalid or has no return yet."""
     try:
         settings = formats.upgraded(json.loads(path.read_text(encoding="utf-8")), path)["settings"]
         with_return = ranked(settings)
@@ -40,7 +40,7 @@ def ranked(settings: Sequence[dict]) -> list[dict]:
 def draw(settings: Sequence[dict]) -> Figure:
     """Draw a row per setting: points for the means, bars for the intervals; the baseline's name is bold.
 
-    A dashed line marks the baseline's mean, to show which settings are above it. An interval that crosses it
+    A dashed line at the baseline's mean shows which settings are above it. Whether an interval crosses it
     is weaker evidence than the paired test of the table, which compares runs of the same seed.
     """
     rows = ranked(settings)

@@ -14,16 +14,16 @@ from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.statistics.bootstrap import Interval, interval
 from jaxmarl_llm.utils.statistics.significance import paired_t, sign_flips, t_interval
 
-SCORES = {"return": "sampled", "return_greedy": "greedy"}  # of a summary, and their names in tables
+SCORES = {"return": "sampled", "return_greedy": "greedy"}  # score in a summary -> its name in tables
 
 
 @dataclasses.dataclass(frozen=True)
 class MemberResult:
     """A member of a sweep, as read from its run folder.
 
-    state: `FINISHED`, or in what way it is not; reason: why, if that is known. summary and held_out are the
-    contents of summary.json and held_out.json, judged is `comparable.judging_fields` of config.json; all are {}
-    unless it is finished.
+    state: `FINISHED`, or another state; reason: why it is not finished, if known. summary and held_out are
+    the contents of summary.json and held_out.json, judged is `comparable.judging_fields` of config.json; all
+    are {} unless the member is finished.
     """
 
     setting: str
@@ -40,7 +40,7 @@ class MemberResult:
         return self.summary["seconds"] / 60 if self.summary else None
 
     def score(self, name: str) -> float | None:
-        """A score of the last evaluation on the test; None if there is none."""
+        """A score of the last evaluation on the test; None if missing."""
         return self.summary.get("after", {}).get(name)
 
 
@@ -50,11 +50,11 @@ class Comparison(NamedTuple):
     Attributes:
       seeds: the seeds that both have finished.
       difference: mean over the seeds, with its t-interval.
-      p: of `paired_t` over the seeds.
+      p: p-value of `paired_t` over the seeds.
       problems: number of test problems with results of both; 0 if their problems are not the same.
       over_problems: the same mean with its bootstrap interval over the problems.
-      p_problems: of `sign_flips` over the problems.
-      judged: config fields that make them be scored differently; if there are any, all else is empty or NaN.
+      p_problems: p-value of `sign_flips` over the problems.
+      judged: config fields that cause different scoring; if any, everything else is empty or NaN.
     """
 
     seeds: tuple[int, ...]
@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
 
 
 def read_member(setting: str, seed: int, folder: Path, state: str, reason: str = "") -> MemberResult:
-    """Read a member's results from its folder, if it is finished. ValueError names a damaged file."""
+    """Read a member's results from its folder if it is finished. ValueError names a damaged file."""
     if state != FINISHED:
         return MemberResult(setting, seed, folder, state, reason)
     held_out_file = folder / "held_out.json"
@@ -103,7 +103,7 @@ def minutes(members: Sequence[MemberResult]) -> float:
 
 
 def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], score: str) -> Comparison:
-    """Compare a setting with the baseline by seed and by problem; without numbers if judged differently."""
+    """Compare a setting with the baseline by seed and by problem; no numbers if judged differently."""
     ours, theirs = members_with_score(members, score), members_with_score(baseline, score)
     if fields := judging_differences(members, baseline):
         unknown = Interval(math.nan, math.nan, math.nan)
@@ -122,7 +122,7 @@ def compare(members: Sequence[MemberResult], baseline: Sequence[MemberResult], s
 
 
 def judging_differences(members: Sequence[MemberResult], baseline: Sequence[MemberResult]) -> tuple[str, ...]:
-    """Fields in which finished members are judged differently from those of the baseline; () if in none."""
+    """Judging fields in which finished members differ from those of the baseline; () if none differ."""
     ours, theirs = ([m.judged for m in side if m.state == FINISHED][:1] for side in (members, baseline))
     return tuple(comparable.differences(ours[0], theirs[0])) if ours and theirs else ()
 

@@ -24,14 +24,14 @@ class Table(NamedTuple):
 
 
 def number(value: float | None) -> str:
-    """A number with one or two decimals; a dash for None and what is not finite."""
+    """A number with one or two decimals; a dash for None and non-finite values."""
     if value is None or not math.isfinite(value):
         return NONE
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def signed(value: float) -> str:
-    """A difference, with its sign."""
+    """A difference with its sign."""
     return number(value) if not math.isfinite(value) or value < 0 else f"+{number(value)}"
 
 
@@ -86,7 +86,7 @@ def changes(group: Group) -> Table:
 
 
 def score_names(summaries: Sequence[dict]) -> list[str]:
-    """Scores of the summaries: returns and pass@1 first, the reward's parts, then the rest."""
+    """Scores of the summaries: first returns and pass@1, then the reward's parts, then the rest."""
     entries = [s[when] for s in summaries for when in ("before", "after") if when in s]
     names = dict.fromkeys(n for e in entries for n, v in e.items() if v is not None)
     scores = [n for n in names if "/" not in n and n != "step" and not n.endswith(("_low", "_high"))]
@@ -138,7 +138,7 @@ def _cost_row(run: RunData, phases: Sequence[str]) -> tuple[str, ...]:
         for row in run.rows
         if None not in (row.get("tokens_per_s"), row.get("seconds"))
     ]
-    expert = [value for name in metric_names.EXPERT for value in column(name)[-1:]]  # counted up to each row
+    expert = [value for name in metric_names.EXPERT for value in column(name)[-1:]]  # cumulative counts
     totals = map(_total, (tokens, expert, column("executor/programs"), column("executor/runs")))
     means = (column(name) for name in ("seconds", *phases, "tokens_per_s"))
     means = (number(float(np.mean(values))) if values else NONE for values in means)

@@ -1,7 +1,7 @@
 """Joint actions as the data of a page's transcript browser: every text once, in a limited size.
 
-All of it is model output that nobody has checked. It becomes JSON in pure ASCII without `<`, `>` and `&`, so
-that nothing in it can end the script element that holds it, and the page's script only shows it as text.
+All data are unchecked model output. They become pure ASCII JSON without `<`, `>` and `&`, so that nothing in
+them can end the surrounding script element, and the page's script only shows them as text.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.report.runs import EvaluationData, RunData
 from jaxmarl_llm.transcripts import AgentRecord, JointAction
 
-STEPS = 12  # most iterations of a run that the page has
+STEPS = 12  # maximal number of iterations of a run on the page
 LIMIT = 10_000_000  # characters of JSON; pictures come on top
 
 
@@ -31,7 +31,7 @@ class Source:
 
 
 def choose(steps: Sequence[int], number: int) -> list[int]:
-    """Choose at most ``number`` of the steps: the last, the first, and between them evenly spread ones."""
+    """Choose at most ``number`` of the steps: the last, the first, and evenly spread ones in between."""
     if number >= len(steps):
         return list(steps)
     if number < 2:
@@ -44,7 +44,7 @@ def collect(
 ) -> tuple[str, list[str]]:
     """The browser's data as text, and a sentence per run about what is in it.
 
-    Evaluations are taken whole. Of each run at most ``number`` steps are taken; the number is halved until
+    Evaluations are included completely, runs with at most ``number`` steps each; the number is halved until
     the text has no more than ``limit`` characters.
     """
     steps_by_run = {run.name: transcripts.steps(run.folder) for run in runs}
@@ -117,12 +117,12 @@ def _action(action: JointAction, text: Callable, speech: Callable) -> dict[str, 
 
 
 def _number(value) -> float | int | None:
-    """A number with six digits; None for what is not a finite number."""
+    """A number with six digits; None for anything but finite numbers."""
     is_number = isinstance(value, int | float) and math.isfinite(value)
     return (float(f"{value:.6g}") if isinstance(value, float) else value) if is_number else None
 
 
 def to_json(data) -> str:
-    """JSON that is safe in a script element: ASCII (so also without U+2028 and U+2029), no <, > or &."""
+    """JSON that is safe in a script element: ASCII (so without U+2028 and U+2029), no <, > or &."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")

@@ -1,8 +1,8 @@
-"""Fit Q to the steps of a team's own answers, for a search by them: what experiments.values does.
+"""Fit Q to the steps of a team's own answers, for a Q* search: what experiments.values does.
 
-The first agent answers the training problems several times, whole answers as they come; the answers, with their
-rewards, are kept as forests in ``journal/`` of the folder, and together they are a tree of steps (`search.trees`). With
-``qstar.labels=completions`` the second agent then writes on from steps of the tree that are chosen at random.
+The first agent samples several complete answers to each training problem. The answers and their rewards are
+kept as forests in ``journal/`` of the folder; together they form a tree of steps (`search.trees`). With
+``qstar.labels=completions`` the second agent then completes answers from randomly chosen steps of the tree.
 """
 
 import dataclasses
@@ -27,26 +27,27 @@ from jaxmarl_llm.utils import formats
 from jaxmarl_llm.utils.errors import UserError
 
 Tell = Callable[[str], None]
-# What a model is fitted by: with other values it is fitted anew, to the answers that are there.
+# Fields of the fit: if their values change, the model is fitted again, to the existing answers.
 FITTED_BY = tuple(f"qstar.{name}" for name in ("rounds", "updates", "batch", "lr", "discount"))
-EXPLAINED = 0.05  # of a model that explains a smaller share of its labels' variance `fit` says so
+EXPLAINED = 0.05  # `fit` reports a model that explains a smaller share of its labels' variance
 
 
 def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, float]:
     """Draw answers to all problems of a task, fit Q to their steps, and save the model in a folder.
 
     Args:
-      config: with train.protocol='qstar'.
-      folder: of the model; answers that an earlier process drew there are not drawn again, also with other `FITTED_BY`.
+      config: a config with train.protocol='qstar'.
+      folder: folder of the model; answers sampled there by an earlier process are reused, also if `FITTED_BY`
+        changed.
       by: the team.
-      task: of the training problems, with the agents that write.
+      task: task of the training problems, with the agents that write.
       tell: called with lines about the progress.
 
     Returns:
-      The metrics of `step_critic.fit`, ``answers``, their mean reward ``reward``, and the number of ``tokens`` drawn.
+      The metrics of `step_critic.fit`, ``answers``, their mean ``reward``, and the sampled ``tokens``.
 
     Raises:
-      UserError: if all answers earned the same, so that there is nothing to fit.
+      UserError: if all answers have the same reward, so that there is nothing to fit.
     """
     folder = pathlib.Path(folder)
     search.claim(folder, config, by.step, FITTED_BY)
@@ -83,7 +84,7 @@ def fit(config, folder, by: Searchers, task, tell: Tell = print) -> dict[str, fl
 
 
 def labels(config, tree: Tree) -> Callable[[np.ndarray], np.ndarray]:
-    """Q of all steps as it is -> targets, by ``qstar.labels``."""
+    """The function from the current Q of all steps to their targets, by ``qstar.labels``."""
     own, depth, number = config.qstar, tree.depth(), len(tree.texts)
     columns, discount = (tree.reward_S, tree.parent_S), {"discount": own.discount}
     if own.labels == "fitted":
@@ -102,7 +103,7 @@ def rollouts(config, folder: pathlib.Path, by: Searchers, task) -> list[tuple[in
     """Forests of answers to all problems, each with the index of its first problem."""
     writer, size, forests = config.team.agents[0], config.search.problems, []
     plain = config.copy_and_resolve_references()
-    plain.train.protocol = "repeated"  # answers come whole, and not line by line
+    plain.train.protocol = "repeated"  # complete answers, not line by line
     for n, first in enumerate(range(0, len(task.items), size)):
         ids = range(first, min(first + size, len(task.items)))
         protocol: Any = Repeated(Alone(task, writer), config.qstar.rollouts, 1)
@@ -117,7 +118,7 @@ def rollouts(config, folder: pathlib.Path, by: Searchers, task) -> list[tuple[in
 
 @dataclasses.dataclass(frozen=True)
 class Alone:
-    """The prompts of a task for one of its agents alone."""
+    """The prompts of a task for only one of its agents."""
 
     task: Any
     agent: str
@@ -128,7 +129,7 @@ class Alone:
 
 
 def answers_of(forest: Forest, first: int = 0) -> Sequence[Answer]:
-    """The judged answers of a forest, items counted from ``first``; each is worth what its author earned by it."""
+    """The judged answers of a forest, items counted from ``first``; the reward is that of the author."""
     return [
         Answer(first + joint.item, turn.message, float(joint.judgement.local[turn.agent]), turn.agent)
         for joint in forest.joints

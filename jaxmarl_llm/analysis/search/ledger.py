@@ -8,13 +8,13 @@ from jaxmarl_llm.forest import STEP, Forest, Turn
 from jaxmarl_llm.tasks.outcomes import Outcome
 from jaxmarl_llm.utils.errors import UserError
 
-# other: lessons, reflections, plans, lines and all else that is not judged; value: texts that a value model read
+# other: lessons, reflections, plans, lines and all other unjudged texts; value: texts read by a value model
 KINDS = ("program", "other", "value")
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Number of completions, and their tokens: the prompt counts once for every completion.
+    """Number of completions and their tokens; the prompt counts once for every completion.
 
     cut_prompts: completions whose prompt was too long and lost its beginning.
     """
@@ -35,9 +35,9 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Measurements:
-    """Programs measured, and the CPU time that this took.
+    """Programs measured, and the CPU time of measuring.
 
-    programs: all of them. reused: those that did not run, as the same program had been measured before.
+    programs: all of them. reused: those that did not run, because the same program had been measured before.
     seconds: CPU time (s) of the others.
     """
 
@@ -58,7 +58,7 @@ class Ledger:
     Attributes:
       usage: by (agent, kind), see KINDS.
       search: programs measured in the search. held_out: programs measured again on held-out inputs or tests.
-      expansions: texts after which next lines were drawn, of a search over steps.
+      expansions: in a search over steps, texts for which next lines were sampled.
     """
 
     usage: Mapping[tuple[str, str], Usage] = dataclasses.field(default_factory=dict)
@@ -84,7 +84,7 @@ class Ledger:
           prices: by model, (price of a million prompt tokens, price of a million completion tokens).
 
         Raises:
-          ValueError: an agent has no model, or its model no price.
+          ValueError: an agent has no model, or its model has no price.
         """
         costs = {}
         for agent in dict.fromkeys(agent for agent, _ in self.usage):
@@ -103,10 +103,10 @@ class Ledger:
     def as_dict(
         self, models: Mapping[str, str] | None = None, prices: Mapping[str, Sequence[float]] | None = None
     ) -> dict[str, Any]:
-        """The ledger as JSON data: totals, ``agents``, programs measured, and with prices the ``cost``.
+        """The ledger as JSON data: totals, ``agents``, programs measured, and, if prices are given, ``cost``.
 
         Raises:
-          ValueError: as of `cost`.
+          ValueError: as in `cost`.
         """
         agents: dict[str, dict] = {}
         for (agent, kind), used in self.usage.items():
@@ -125,8 +125,8 @@ def forest_costs(
 ) -> Ledger:
     """Costs of a forest; programs measured are counted if its judgements are `ProgramJudgement`s.
 
-    held_out: outcomes of programs that were measured again. values: tokens that a value model read, for every text;
-    valuer: the agent whose model it is.
+    held_out: outcomes of programs that were measured again. values: for every text, tokens that a value model
+    read; valuer: the agent to which this model belongs.
     """
     judged = {i: joint for joint in forest.joints for i in joint.turns}
     usage: dict[tuple[str, str], Usage] = {}

@@ -1,28 +1,28 @@
 """Means over the problems of a search: of the scores measured in it, and of the same programs measured again.
 
-The numbers are those of LessonL's evaluation (arXiv 2505.23946). For every problem the program
-with the greatest score counts, as measured again on held-out inputs or tests. With its speed-up s, 0 unless
-it is right, the numbers are
+The metrics are those of LessonL's evaluation (arXiv 2505.23946). For every problem the program
+with the highest score counts, as measured again on held-out inputs or tests. With its speed-up s, 0 unless
+it is right, the metrics are
 
     correct    % of all problems whose program is right
     compiled   % whose program could be run at all
     above_2x   % with s >= 2
-    geomean    exp(mean log max(1, s)): in place of a slower or wrong program the source is kept
+    geomean    exp(mean log max(1, s)): the source is kept instead of a slower or wrong program
     mean       mean s
 
-and for programs whose score is the number of tests that they pass
+for programs whose score is the number of passed tests
 
     pass@1     % whose program passes all
     compiled   as above
     tests      mean % of the tests passed
 
-and for answers to questions, of which the most frequent one of a search counts, the first of equally frequent ones
+and for answers to questions, where the most frequent answer of a search counts (the first one of ties)
 
     right      % whose answer is right
     answered   % with an answer
 
-Names that begin with ``searched_`` are of the scores measured in the search, which are too good: the best of
-noisy measurements was chosen. ``searched_right`` is the % with a right one among all answers.
+Names with the prefix ``searched_`` are for the scores measured in the search, which are biased upwards: the
+best of noisy measurements was chosen. ``searched_right`` is the % with a right answer among all answers.
 """
 
 import dataclasses
@@ -38,16 +38,16 @@ from jaxmarl_llm.utils.statistics.significance import sign_flips
 
 MEASURES = ("speed-up", "tests", "answers")
 TOTAL = "total"
-LOGARITHMIC = ("geomean", "searched_geomean")  # means are taken of logarithms
+LOGARITHMIC = ("geomean", "searched_geomean")  # means are over logarithms
 _NOT_RUN = ("build-error", "no-program")
 
 
 class Spent(NamedTuple):
-    """What a search for a problem has cost so far, and what came of it.
+    """Costs of a search for a problem so far, and whether it is solved.
 
-    expansions: texts after which next lines were drawn. executed: programs executed, or answers judged. drawn: tokens
-    of all completions. read: tokens of prompts, each request's once, and those that a value model read. solved: whether
-    what would be chosen now is right, measured again.
+    expansions: texts for which next lines were sampled. executed: programs executed or answers judged. drawn:
+    tokens of all completions. read: tokens of prompts, once per request, and tokens that a value model read.
+    solved: whether the current choice is right when measured again.
     """
 
     expansions: int
@@ -62,7 +62,7 @@ class ItemResult:
     """The result of a search for one problem.
 
     Attributes:
-      item, category: name of the problem, and of its kind ('' if it has none).
+      item, category: name of the problem, and of its category ('' if it has none).
       agent, round, turn: author of the best program, its round, and the id of its turn.
       best: the best program, as measured in the search.
       held_out: the same program, measured again.
@@ -93,7 +93,7 @@ class ItemResult:
 class Difference(NamedTuple):
     """Mean over the problems of one search minus that of another, with its 95 % bootstrap interval.
 
-    For a geometric mean it is the ratio. p is that of `significance.sign_flips` over the problems.
+    For a geometric mean it is the ratio. p is the p-value of `significance.sign_flips` over the problems.
     """
 
     mean: float
@@ -103,7 +103,7 @@ class Difference(NamedTuple):
 
 
 def values(results: Sequence[ItemResult], measure: str) -> dict[str, np.ndarray]:
-    """All metrics of every result, (R,) by name; for those in LOGARITHMIC the logarithm.
+    """All metrics of every result, (R,) by name; for metrics in LOGARITHMIC, their logarithm.
 
     ValueError for a measure that is not one of MEASURES.
     """
@@ -139,7 +139,7 @@ def by_problem(results: Sequence[ItemResult], values_R: Sequence[float]) -> dict
 
 
 def means(results: Sequence[ItemResult], measure: str) -> dict[str, dict[str, Interval]]:
-    """Mean of each metric with its 95 % bootstrap interval over the problems, by category; TOTAL is of all.
+    """Mean of each metric with its 95 % bootstrap interval over problems, by category; TOTAL: all problems.
 
     A problem with several results counts once, with their mean: another seed is not another problem.
     """
@@ -159,7 +159,7 @@ def differences(
 ) -> dict[str, Difference]:
     """Difference of each metric from that of another search, problem by problem, as in `means`.
 
-    ValueError names the problems that only one of them has.
+    ValueError names the problems that only one search has.
     """
     if alone := sorted({r.item for r in results} ^ {r.item for r in baseline}):
         raise UserError(f"two searches are compared on the same problems; only one has {', '.join(alone)}")
@@ -172,10 +172,10 @@ def differences(
 
 
 def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, Interval]]:
-    """For each round: programs executed so far, a mean over the problems, and the mean of the best scores.
+    """For each round, means over the problems: programs executed so far, and best score so far.
 
-    That mean is ``searched_geomean``, ``searched_tests`` or ``searched_right`` as if the search had ended there. A
-    problem that has fewer rounds than others keeps its last values.
+    The latter is ``searched_geomean``, ``searched_tests`` or ``searched_right`` if the search ended there. A
+    problem with fewer rounds than others keeps its last values.
     """
     curve = []
     for t in range(max((len(r.rounds) for r in results), default=0)):
@@ -192,7 +192,7 @@ def progress(results: Sequence[ItemResult], measure: str) -> list[tuple[float, I
 
 
 def _mean(name: str, by_item: Mapping[str, float]) -> Interval:
-    """Mean over problems with its interval; where logarithms are taken, exp of both.
+    """Mean over problems with its interval; for metrics in LOGARITHMIC, exp of both.
 
     exp keeps the order of resamples, so the interval stays valid.
     """

@@ -1,22 +1,22 @@
 """Results of searches for programs, problem by problem, and the file that holds them.
 
-A results file is JSON: a list with a dict for each search; the first one is of the baseline.
+A results file is JSON: a list with a dict for each search, first the baseline.
 
     method, task, seed   names of method and task, and the seed
     models               {agent: model}
     measure              what scores are: 'speed-up', 'tests' or 'answers'
     problems             for each: item, category, agent, round, turn, program, unchanged, searched and
                          held_out ({status, score, low, high, total, log}), rounds and executed (so far,
-                         by round), tests, spent (by round, [] where it was not measured); see
-                         `metrics.ItemResult`. unchanged: nothing was faster
-                         than the source, which stays (its score is 1)
+                         by round), tests, spent (by round, [] if not measured); see
+                         `metrics.ItemResult`. unchanged: no program was faster
+                         than the source, which is kept (its score is 1)
     metrics              {'total' or a category: {name: {mean, low, high}}}, see `metrics`
     progress             by round: {executed, mean, low, high}, see `metrics.progress`
     against              {method, seed, metrics: {name: {mean, low, high, p}}}: the baseline on the same
-                         problems, with the same seed if there is one, and the differences from it; {}
-                         for the baseline, and where there is none to compare with
+                         problems, with the same seed if available, and the differences from it; {}
+                         for the baseline, and without a comparable baseline
     ledger               `ledger.Ledger.as_dict`
-    bank                 lessons, [] for methods without: the fields of `lessons.bank.Entry`, and ``led_to``
+    bank                 lessons: the fields of `lessons.bank.Entry`, and ``led_to``; [] without lessons
 
 null is an unknown value, such as the interval of a single problem.
 """
@@ -43,7 +43,7 @@ _FIELDS = {"method": str, "task": str, "seed": int, "models": dict, "measure": s
 
 
 class Attempt(NamedTuple):
-    """A program that was judged: index of its item in the forest, author, round, id of the turn, outcome."""
+    """A judged program: index of its item in the forest, author, round, id of the turn, outcome."""
 
     item: int
     agent: str
@@ -54,7 +54,7 @@ class Attempt(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """The result of a search with one method and one seed; the module describes the fields."""
+    """The result of a search with one method and one seed; the module docstring describes the fields."""
 
     method: str
     task: str
@@ -77,7 +77,7 @@ class SearchResult:
 
 
 def attempts(forest: Forest) -> list[Attempt]:
-    """All programs of a forest of `ProgramJudgement`s, each once, in the order in which they were judged."""
+    """All programs of a forest of `ProgramJudgement`s, each once, in the order of judging."""
     by_turn = {}
     for joint in forest.joints:
         for turn in (forest.turns[i] for i in joint.turns):
@@ -95,12 +95,12 @@ def by_item(forest: Forest) -> dict[int, list[Attempt]]:
 
 
 def best(forest: Forest) -> dict[int, Attempt]:
-    """`best_of` the attempts at each item, over all its chains."""
+    """`best_of` of the attempts at each item, over all its chains."""
     return {i: best_of(tries) for i, tries in by_item(forest).items()}
 
 
 def best_of(tries: Sequence[Attempt]) -> Attempt:
-    """The attempt with the greatest score.
+    """The attempt with the highest score.
 
     Among equal scores a wrong program is preferred to one that could not be run, then the first attempt.
     """
@@ -108,7 +108,7 @@ def best_of(tries: Sequence[Attempt]) -> Attempt:
 
 
 def voted(tries: Sequence[Attempt]) -> Attempt:
-    """The first attempt with the most frequent answer, the first of equally frequent ones, whatever the scores."""
+    """The first attempt with the most frequent answer (of ties the first answer), regardless of scores."""
     texts = [attempt.outcome.program for attempt in tries]
     votes = collections.Counter(filter(None, texts))
     return tries[texts.index(max(votes, key=votes.__getitem__))] if votes else tries[0]
@@ -128,15 +128,15 @@ def item_results(
     """The result for every item, with its best program measured again.
 
     Args:
-      forest: of `ProgramJudgement`s.
+      forest: forest of `ProgramJudgement`s.
       remeasure: (items, programs) -> outcomes, in one call, as a task's ``remeasure``. An attempt without a
         program is not measured: it stays 'no-program'.
-      choose: the attempts at an item -> the one that counts.
-      by_round: measure also what counts after each round, for ``ItemResult.spent``.
+      choose: the attempts at an item -> the chosen one.
+      by_round: also measure the choice after each round, for ``ItemResult.spent``.
       reads: tokens that a value model read, for ``spent``.
     """
     of_items = by_item(forest)
-    chosen: dict[int, list[Attempt]] = {}  # of each item after each round, or after the last one
+    chosen: dict[int, list[Attempt]] = {}  # by item, after each round or after the last one
     for i, tries in of_items.items():
         ends = _rounds(tries) if by_round else _rounds(tries)[-1:]
         chosen[i] = [choose([a for a in tries if a.round <= t] or tries) for t in ends]
@@ -172,7 +172,7 @@ def _rounds(item_attempts: Sequence[Attempt]) -> range:
 def bank_rows(entries: Sequence[Any], forest: Forest) -> list[dict[str, Any]]:
     """The lessons of a forest's bank as JSON data, each with the programs that followed from it.
 
-    ``led_to``: agent, round, status and score of every program whose prompt showed it (`Turn.shown`).
+    ``led_to``: agent, round, status and score of every program whose prompt showed the lesson (`Turn.shown`).
     """
     rows = []
     for entry in entries:
@@ -185,12 +185,12 @@ def bank_rows(entries: Sequence[Any], forest: Forest) -> list[dict[str, Any]]:
 
 
 def to_json(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """Searches as JSON data, as the module describes; the method of the first one is the baseline."""
+    """Searches as JSON data, as in the module docstring; the first one's method is the baseline."""
     return [_search_json(result, _baseline(result, results)) for result in results]
 
 
 def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchResult | None:
-    """The search to compare with, of the same seed if possible; None for the baseline and without any."""
+    """The search to compare with, of the same seed if possible; None for the baseline or if there is none."""
     if result.method == results[0].method:
         return None
     comparable = [other for other in results if comparison_key(other) == comparison_key(result)]
@@ -201,7 +201,7 @@ def _baseline(result: SearchResult, results: Sequence[SearchResult]) -> SearchRe
 
 
 def comparison_key(result: SearchResult) -> tuple[str, str, frozenset[str]]:
-    """Task, measure and problems: searches can be compared if these are the same."""
+    """Task, measure and problems: searches are comparable if these are the same."""
     return result.task, result.measure, frozenset(problem.item for problem in result.problems)
 
 
@@ -253,14 +253,14 @@ def read(path: Path) -> list[SearchResult]:
     """The searches of a results file. ValueError names the file and what is wrong with it."""
     try:
         return from_json(json.loads(Path(path).read_text("utf-8")))
-    except ValueError as error:  # also what is no JSON, or no UTF-8
+    except ValueError as error:  # also for invalid JSON or UTF-8
         raise UserError(f"{path} is no results file of searches: {error}") from error
 
 
 def from_json(data: Any) -> list[SearchResult]:
-    """Searches from the data of a results file; fields that follow from others are not read.
+    """Searches from the data of a results file; derived fields are not read.
 
-    ValueError names the search and the field that is missing or not what it should be.
+    ValueError names the search and the missing or invalid field.
     """
     if not isinstance(data, list) or not data:
         raise UserError(f"a results file holds a list of one or more searches, this {type(data).__name__}")

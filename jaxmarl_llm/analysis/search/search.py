@@ -1,10 +1,13 @@
-"""Run a search for programs with one method: rounds for some problems at a time, each saved as it ends.
+"""Run a search for programs with one method: rounds for a batch of problems at a time, saved when they end.
 
-Not a command: `experiments.evaluate` makes one search, `experiments.ablate` several. The folder of a search
-holds ``config.json``, ``journal/<batch>/`` (completions and measurements, step by step; a search that was
-stopped resumes from them), ``tests/<problem>/`` if an agent writes tests (its completions), and
-``results.json`` (see `jaxmarl_llm.analysis.search.results`), and ``lessons/`` or ``experience/`` with what is kept for
-later problems, if anything is, after all of these.
+Not a command: `experiments.evaluate` runs one search, `experiments.ablate` several. The folder of a search
+holds
+
+- ``config.json``
+- ``journal/<batch>/``: completions and measurements, step by step; a stopped search resumes from them
+- ``tests/<problem>/``: completions of the agent that writes tests, if any
+- ``results.json``: see `jaxmarl_llm.analysis.search.results`
+- ``lessons/`` or ``experience/``: what is kept for later problems after all batches, if anything
 """
 
 import contextlib
@@ -59,7 +62,7 @@ class Searchers:
     """What searches share: the team with its parameters, the executor, and the relevance of lessons.
 
     step: number of iterations that the team was trained for.
-    lessons: those of these iterations, or their experience, if they are kept for later problems (``lessons.bank=run``,
+    lessons: lessons or experience from these iterations, if kept for later problems (``lessons.bank=run``,
       ``experience.bank=run``).
     """
 
@@ -90,18 +93,18 @@ def open_searchers(config, workdir="", which=checkpoint.BEST) -> Iterator[Search
 def search(config, folder, by: Searchers, task, method: str = "", like: Sequence = ()) -> SearchResult:
     """Search with a team for the best program of every problem of the task, and measure these again.
 
-    Of questions it is the most frequent answer.
+    For questions, the most frequent answer is chosen.
 
     Args:
       config: the protocol, its number of rounds (one chain per problem), and how tokens are sampled.
       folder: folder of this search; steps that an earlier process saved there are not repeated.
       by: the team that searches, with those of its agents that the task has.
       task: see `jaxmarl_llm.tasks.programs.task`.
-      method: its name in tables; '' for that of the protocol.
+      method: name of the method in tables; '' for the protocol's name.
       like: folders of other searches by the same team; equal first steps are taken from there.
 
     Raises:
-      ValueError: if the folder holds another search, and what the task's judge raises.
+      ValueError: if the folder belongs to another search, and what the task's judge raises.
     """
     if qstar.of(config):
         step_search.check(config, by.team, task)
@@ -111,7 +114,7 @@ def search(config, folder, by: Searchers, task, method: str = "", like: Sequence
 
 
 def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like: Sequence) -> SearchResult:
-    """`search`, with the folder held."""
+    """`search`, while the folder is locked."""
     size = config.search.problems
     claim(folder, config, by.step)
     now = inputs.of_run(config, {"test": task}, by.team)
@@ -163,7 +166,7 @@ def _search(config, folder: pathlib.Path, by: Searchers, task, method: str, like
 def results_of(
     config, task, protocol, forest: Forest, journal: Journal
 ) -> tuple[tuple[ItemResult, ...], Ledger]:
-    """The results of a batch of problems, and its costs."""
+    """The results of a batch of problems, and the costs of the batch."""
     choose = search_results.voted if config.task.kind == "reasoning" else search_results.best_of
     reads, held_out = getattr(protocol, "reads", ()), []
 
@@ -187,8 +190,8 @@ def maker(config, by: Searchers) -> Callable[..., Any]:
 def claim(folder: pathlib.Path, config, step: int, free: Sequence[str] = ()) -> None:
     """Reserve the folder for a search with this config and a team trained for ``step`` iterations.
 
-    ``free``: fields that may have another value than before. ValueError if it is the folder of another search, naming
-    what differs (`resume_checks.check_same_run`).
+    ``free``: fields whose values may differ from before. If the folder belongs to another search, ValueError
+    names the differences (`resume_checks.check_same_run`).
     """
     path, current = folder / "config.json", {"config": config.to_dict(), "step": step}
     if path.is_file():
@@ -210,12 +213,11 @@ def claim(folder: pathlib.Path, config, step: int, free: Sequence[str] = ()) -> 
 
 
 def with_tests(config, by: Searchers, task, ids, folder: pathlib.Path, like: Sequence = ()):
-    """The task with the tests to search a batch of its problems by, and the cost of writing them.
+    """The task with the tests used to search a batch of its problems, and the cost of writing them.
 
-    The first agent writes tests now, unless ``task.tests`` is 'given'. They are kept in the folder of the
-    search, and taken from the folders ``like`` it if they are there. Each problem has a request of its own
-    with its own random key: all methods of an ablation have the same tests, however many problems they
-    search at a time.
+    The first agent writes tests now, unless ``task.tests`` is 'given'. They are kept in the search's folder,
+    and taken from the folders in ``like`` if they exist there. Each problem has its own request
+    with its own random key, so all methods of an ablation have the same tests for any batch size.
     """
     if config.task.tests == "given":
         return task, ledger.Ledger()
@@ -247,7 +249,7 @@ def rollout(config, protocol, by: Searchers, task, ids, key, journal: Journal) -
 
 
 def remeasured(task, journal: Journal, items: Sequence, texts: Sequence[str]) -> list:
-    """Outcomes of programs on held-out inputs, saved in the journal as well."""
+    """Outcomes of programs on held-out inputs, also saved in the journal."""
     request = ([item.task_id for item in items], list(texts))
     outcomes = journal.once("held_out", request, lambda: task.remeasure(items, texts))
     task.know(items, outcomes, held_out=True)
@@ -275,9 +277,9 @@ def batch_line(batch: int, results: Sequence[ItemResult], done: int, of: int) ->
 def show(results: Sequence[SearchResult], path: pathlib.Path, title: str) -> list[pathlib.Path]:
     """Print the tables of some searches, the baseline first; write them as JSON, Markdown and a page.
 
-    ``path`` is that of the JSON file; the others lie beside it.
+    ``path`` is the path of the JSON file; the others are beside it.
     """
-    # These import matplotlib, for which a search is not to wait at its beginning.
+    # Imported here because they import matplotlib: searches start without waiting for it.
     from jaxmarl_llm.analysis.report import budget_tables, search_page, search_tables
 
     data = search_results.to_json(results)

@@ -1,7 +1,7 @@
 """Combine searches with the same method and different seeds.
 
-Every problem counts once, with its mean over the seeds, so that intervals and p are over problems, as they
-are for one seed: another seed is not another problem.
+Every problem counts once, with its mean over the seeds, so that intervals and p-values are over problems, as
+for one seed: another seed is not another problem.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from jaxmarl_llm.analysis.search.results import SearchResult, comparison_key
 def over_seeds(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
     """A row for each method and team, for the tables of `report.search_tables`; [] if none has two seeds.
 
-    The first search's method is the baseline. Keys as in `results.to_json`, except that seed names all
-    seeds, problems holds names only, and what belongs to a single search (ledger, bank) is left out.
+    The first search's method is the baseline. Keys are as in `results.to_json`, except that seed names all
+    seeds, problems holds only names, and data of a single search (ledger, bank) are left out.
     """
     groups: dict[tuple, list[SearchResult]] = {}
     for result in results:

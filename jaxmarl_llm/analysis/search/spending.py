@@ -1,4 +1,4 @@
-"""What a search for one problem had cost after each of its rounds, from its forest."""
+"""Costs of a search for one problem after each of its rounds, from its forest."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ Read = tuple[int, int, int]  # item, round, tokens that a value model read
 def spent_by_round(
     forest: Forest, item: int, executed: Sequence[int], solved: Sequence[bool], reads: Sequence[Read] = ()
 ) -> tuple[Spent, ...]:
-    """The costs of an item until the end of each round; a turn or a text belongs to the round in which it was drawn.
+    """The costs of an item up to the end of each round; turns and texts count in the round that sampled them.
 
     Args:
-      forest: of the search.
+      forest: forest of the search.
       item: index of the item.
       executed, solved: see `Spent`, for each round.
       reads: texts that a value model read.

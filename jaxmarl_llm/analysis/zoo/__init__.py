@@ -1,1 +1,1 @@
-"""The zoo: are its rows whole, what do they run, and the page that shows them."""
+"""The zoo: checks that its rows are complete, the commands that they run, and the page that shows them."""

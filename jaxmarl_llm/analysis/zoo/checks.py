@@ -1,4 +1,4 @@
-"""Is a row of the zoo whole: config, page, test, numbers, and does every system have a row. No JAX."""
+"""Check that rows of the zoo are complete (config, page, test, numbers) and cover every system. No JAX."""
 
 import dataclasses
 import pathlib
@@ -15,13 +15,13 @@ from jaxmarl_llm.decoding.settings import MODES
 from jaxmarl_llm.utils.errors import UserError
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
-CHOICES = ("train.system", "train.protocol", "router.kind")  # fields of which every value has a row
-# Of `experiments.merge --method`, which imports point away from; a test holds that they are the same.
+CHOICES = ("train.system", "train.protocol", "router.kind")  # every value of these fields has a row
+# Values of `experiments.merge --method`, which cannot be imported here; a test checks that they are equal.
 MERGES = ("sum", "mean", "soup", "arithmetic", "ties", "dare", "search", "extrapolate", "join")
 
 
 def problems(name: str, row: Row, root: pathlib.Path) -> list[str]:
-    """What is wrong with a row, a sentence each; ``root``: the folder with docs/ and tests/."""
+    """The faults of a row, one sentence each; ``root``: the folder with docs/ and tests/."""
     complaints = [*_cells(row), *_page(root / "docs", row.page), *_test(root / "tests" / row.test)]
     complaints += [sentence for lines in (row.run, row.smoke) for sentence in _commands(name, lines)]
     complaints += [sentence for result in row.ours for sentence in _result(result, root / "docs")]
@@ -29,7 +29,7 @@ def problems(name: str, row: Row, root: pathlib.Path) -> list[str]:
 
 
 def _cells(row: Row) -> list[str]:
-    """Cells without a text, and levels and choices that there are not."""
+    """Faults: empty cells, and unknown levels and choices."""
     texts = [(each.name, getattr(row, each.name)) for each in dataclasses.fields(row)]
     texts += [
         (f"published.{each.name}", getattr(row.published, each.name))
@@ -46,7 +46,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _page(docs: pathlib.Path, page: str) -> list[str]:
-    """A page that is missing, or lacks the heading."""
+    """Faults: a page that is missing, or lacks the heading."""
     name, _, heading = page.partition("#")
     if not (docs / name).is_file():
         return [f"page docs/{name} is missing"]
@@ -56,21 +56,21 @@ def _page(docs: pathlib.Path, page: str) -> list[str]:
 
 
 def slugs(text: str) -> set[str]:
-    """What links to the headings of a Markdown page are called: lower case, dashes for spaces, no punctuation."""
+    """Link anchors of the headings of a Markdown page: lower case, dashes for spaces, no punctuation."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _test(path: pathlib.Path) -> list[str]:
-    """A test file that is missing, or has no test."""
+    """Faults: a test file that is missing, or has no test."""
     if not path.is_file():
         return [f"test tests/{path.parent.name}/{path.name} is missing"]
     return [] if "\ndef test_" in path.read_text(encoding="utf-8") else [f"test {path.name} has no test"]
 
 
 def _commands(name: str, lines: Iterable[str]) -> list[str]:
-    """What the commands of a row say that cannot be: places, configs, fields."""
+    """Faults in the commands of a row: invalid places, configs or fields."""
     complaints = []
     try:
         jobs(name, tuple(lines), pathlib.Path("folder"))
@@ -87,7 +87,7 @@ def _commands(name: str, lines: Iterable[str]) -> list[str]:
 
 
 def _config(place: str) -> list[str]:
-    """Why a config file, or its variant after the colon, cannot be had."""
+    """Why a config file, or its variant after the colon, cannot be loaded."""
     path, _, variant = place.partition(":")
     name = pathlib.Path(path).stem
     if not pathlib.Path(find(path)).is_file():
@@ -100,7 +100,7 @@ def _config(place: str) -> list[str]:
 
 
 def _result(result, docs: pathlib.Path) -> list[str]:
-    """Cells of a number of ours without a text, or with a number that its page does not have."""
+    """Faults of our results: empty cells, and numbers that their page does not contain."""
     complaints = [
         f"ours.{each.name} is empty" for each in dataclasses.fields(result) if not getattr(result, each.name)
     ]
@@ -119,26 +119,26 @@ def _result(result, docs: pathlib.Path) -> list[str]:
 
 
 def choices() -> set[str]:
-    """All that a row can cover: systems, protocols, routers, ways to write one text, ways to merge."""
+    """Everything that a row can cover: systems, protocols, routers, decoding modes, merge methods."""
     fields = {f"{path}={name}" for path in CHOICES for name in FIELDS[path].choices}
     return fields | {f"together --together={n}" for n in MODES} | {f"merge --method={n}" for n in MERGES}
 
 
 def uncovered(rows: Mapping[str, Row]) -> list[str]:
-    """The choices of the project that no row covers, a sentence each."""
+    """The choices of the project that no row covers, one sentence each."""
     covered = {choice for row in rows.values() for choice in row.covers}
     return [f"{choice} has no row in configs/zoo.py" for choice in sorted(choices() - covered)]
 
 
 def counts(rows: Mapping[str, Row]) -> str:
-    """How many rows have a number, say that nothing is shown, and are not measured."""
+    """How many rows have a number, state that no effect is shown, or are not measured."""
     states = [row.state for row in rows.values()]
     parts = [f"{states.count(state)} {state}" for state in ("measured", "not shown", NOT_MEASURED)]
     return f"{len(rows)} rows: {', '.join(parts)}"
 
 
 def known(rows: Mapping[str, Row], name: str) -> Row:
-    """The row of that name. UserError names the nearest one."""
+    """The row with this name. UserError names the nearest one."""
     import difflib
 
     if name in rows:

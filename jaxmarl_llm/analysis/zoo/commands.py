@@ -1,4 +1,4 @@
-"""What a row of the zoo runs: its commands in a folder, and which of them are finished. No JAX."""
+"""The commands that a row of the zoo runs in a folder, and which of them are finished. No JAX."""
 
 import functools
 import pathlib
@@ -14,13 +14,13 @@ from jaxmarl_llm.runs.results import finished, result_of
 def jobs(
     name: str, lines: Sequence[str], folder: pathlib.Path, package: str = "experiments"
 ) -> dict[pathlib.Path, Job]:
-    """The commands of a row in their order, by the file that each leaves when it is finished.
+    """The commands of a row in order, by the file that each command leaves when it is finished.
 
     Args:
-      name: the row's.
+      name: the row's name.
       lines: commands without ``python -m``, in which ``{folder}`` stands for the row's folder.
-      folder: of the row.
-      package: where the commands are, ``experiments`` in a checkout.
+      folder: the row's folder.
+      package: package of the commands, ``experiments`` in a checkout.
     """
     made = {}
     for line in lines:
@@ -38,9 +38,9 @@ def is_finished(made: dict[pathlib.Path, Job]) -> bool:
 
 
 def run(made: dict[pathlib.Path, Job], tell: Callable[[str], None] = print) -> Outcome:
-    """Run the commands of a row that are not finished, until one does not finish; how the last one ended.
+    """Run the unfinished commands of a row until one fails; return how the last one ended.
 
-    Each is a process of its own, whose output goes to ``log.txt`` in the row's folder (`launch.run_all`).
+    Each command is a separate process; its output goes to ``log.txt`` in the row's folder (`launch.run_all`).
     """
     outcome = Outcome(FINISHED)
     for job in made.values():

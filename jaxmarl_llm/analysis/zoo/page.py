@@ -1,4 +1,4 @@
-"""docs/zoo.md, written from the rows: `make zoo_page`. No JAX."""
+"""Write docs/zoo.md from the rows: `make zoo_page`. No JAX."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ OURS += ("same sign", "command")
 
 
 def page(families: Mapping[str, Mapping[str, Row]]) -> str:
-    """The page as Markdown: of every family what its systems are, what was published, what is ours, what differs."""
+    """The page as Markdown: for every family its systems, published results, our results and differences."""
     rows = {name: row for own in families.values() for name, row in own.items()}
     missing = _names(rows, NOT_MEASURED)
     parts = [HEAD, f"{counts(rows)}.{f' Not measured are: {missing}.' if missing else ''}\n"]
@@ -94,7 +94,7 @@ def _title(name: str, row: Row) -> str:
 
 
 def _configs(row: Row) -> tuple[str, str]:
-    """The config files of a row and of its smoke form; a command that has none goes by its name."""
+    """The config files of a row and of its smoke run; a command without config file is given by its name."""
     return _of_commands(row.run), _of_commands(row.smoke)
 
 
