@@ -127,10 +127,10 @@ def cache_bytes(config, stack: team_lib.Stack, calls: Sequence[sampler_calls.Cal
 
 
 def shown_in(display: console.ProgressDisplay) -> dict[str, Callable]:
-    """Options of `evaluation.evaluate` that show progress: items done, and turns of conversations."""
+    """Options of `evaluation.evaluate` that show progress: items done, and steps of conversations."""
     return {
         "progress": lambda done, total: done < total and display.update(done, {}),
-        "drawn": lambda turns: display.note(f"turn {turns + 1} of a conversation"),
+        "drawn": lambda steps: display.note(f"step {steps + 1} of the conversations"),
     }
 
 

@@ -35,7 +35,7 @@ def resolve(name: str) -> Callable[[Forest, CreditConfig], Credit]:
 
 def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig) -> Credit:
     turns = len(forest.turns)
-    _keep_arrays(forest)
+    _make_read_only(forest)
     try:
         credit = function(forest, config)
     except dotted.RAISED as error:
@@ -65,7 +65,7 @@ def _checked(function: Callable, name: str, forest: Forest, config: CreditConfig
     return dataclasses.replace(credit, extra_metrics=extra, token_advantages=_of_tokens(credit, name))
 
 
-def _keep_arrays(forest: Forest) -> None:
+def _make_read_only(forest: Forest) -> None:
     """Make the arrays of the turns read-only: the update must learn from what was drawn."""
     for turn in forest.turns:
         for array in (turn.prompt, turn.completion, turn.logprobs):
