@@ -9,7 +9,6 @@ A class, or a function that returns a `Protocol`, is called with the whole confi
 in every iteration; the state of an iteration is in the `Episode` that `step` and `observe` get.
 """
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,10 +55,12 @@ class CustomProtocol:
     def step(self, state: Episode) -> list[SpeakRequest]:
         """The protocol's own requests."""
         requests = self._call("step", state)
-        judged = {joint.item for joint in state.joints}
-        left = [item_name(item) for i, item in enumerate(state.items) if i not in judged]
-        if state.turns and left and isinstance(requests, Sequence) and not requests:
-            raise UserError(f"{FIELD}: it ended without a joint answer to {left[0]}; observe gives its nodes")
+        if state.turns and requests == []:
+            judged = {joint.item for joint in state.joints}
+            left = [item_name(item) for i, item in enumerate(state.items) if i not in judged]
+            if left:
+                wanted = "observe gives its nodes"
+                raise UserError(f"{FIELD}: it ended without a joint answer to {left[0]}; {wanted}")
         return requests
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
@@ -67,10 +68,11 @@ class CustomProtocol:
         return self._call("observe", state, turns)
 
     def _call(self, method: str, state: Episode, *more: Any) -> Any:
-        """The result of a method; a generator or an iterator has run to its end."""
+        """The result of a method, as a list where it is one: a generator has run to its end, and may have raised."""
         try:
             given = getattr(self._protocol, method)(state, *more)
-            return list(given) if inspect.isgenerator(given) else given
+            values = dotted.listed(given)
+            return given if values is None else values
         except UserError:
             raise
         except dotted.RAISED as error:

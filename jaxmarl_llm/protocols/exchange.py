@@ -65,10 +65,8 @@ def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
 
 def _of_request(request: Any, state: Episode, agents: Collection[str] | None) -> str:
     """The fault of a request; '' if there is none."""
-    if not isinstance(request, SpeakRequest):
-        return f"{request!r:.80} in its list; expected a SpeakRequest"
-    if not _is_place(request.item, state.items):
-        return f"a request about item {request.item!r}; allowed are 0 to {len(state.items) - 1}"
+    if wrong := _of_kind(request, SpeakRequest, "request about", state):
+        return wrong
     what = f"a request to {request.agent!r} about {item_name(state.items[request.item])}"
     if agents is not None and request.agent not in agents:
         return f"{what}; the team is {', '.join(agents)}"
@@ -89,10 +87,8 @@ def _of_request(request: Any, state: Episode, agents: Collection[str] | None) ->
 
 def _of_node(node: Any, state: Episode, agents: Collection[str] | None) -> str:
     """The fault of a node; '' if there is none."""
-    if not isinstance(node, Node):
-        return f"{node!r:.80} in its list; expected a Node"
-    if not _is_place(node.item, state.items):
-        return f"a node of item {node.item!r}; allowed are 0 to {len(state.items) - 1}"
+    if wrong := _of_kind(node, Node, "node of", state):
+        return wrong
     what = f"a node of {item_name(state.items[node.item])}"
     if not isinstance(node.turns, Mapping) or not node.turns:
         return f"{what} with turns {node.turns!r:.80}; expected ids of turns by agent"
@@ -109,6 +105,15 @@ def _of_node(node: Any, state: Episode, agents: Collection[str] | None) -> str:
             if wrong := _elsewhere(what, node.item, state, turn=i):
                 return wrong
     return _elsewhere(what, node.item, state, follows=node.follows)
+
+
+def _of_kind(one: Any, kind: type[SpeakRequest] | type[Node], what: str, state: Episode) -> str:
+    """The fault of what is no ``kind``, or is about no item of the episode; '' if there is none."""
+    if not isinstance(one, kind):
+        return f"{one!r:.80} in its list; expected a {kind.__name__}"
+    if not _is_place(one.item, state.items):
+        return f"a {what} item {one.item!r}; allowed are 0 to {len(state.items) - 1}"
+    return ""
 
 
 def _elsewhere(what: str, item: int, state: Episode, **places: int | None) -> str:
