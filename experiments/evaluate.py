@@ -7,7 +7,8 @@ Other problems:     add --split=validation (or train, all) to either
 Other data:         add --config=configs/coding.py --config.task.test_source=humaneval to the first
 
 Samples are fresh draws: training and checkpoint selection never use their random stream.
-With --workdir and --config the agents come from the run and everything else from the config.
+With --workdir and --config the agents come from the run and everything else from the config. If they have
+other names there, say which with --agent_map: --agent_map=main=leader evaluates the run's leader as main.
 
 With a config for rounds of programs (configs/lessonl.py) this is a search: the team looks for the best
 program for every problem, and that program is measured again. If it is stopped, the same command with the
@@ -142,6 +143,9 @@ def define_flags() -> None:
     flags.DEFINE_string("team", "", "Folder of a team that experiments.export wrote, in place of --workdir.")
     flags.DEFINE_string("base", "", "With --team: the base model here, if it is not where team.json says.")
     flags.DEFINE_string("step", BEST, "Checkpoint of the run: best, latest or a step.")
+    flags.DEFINE_list(
+        "agent_map", [], "Agents of another name in the run, e.g. aux1=aux,aux2=aux; with --config."
+    )
     flags.DEFINE_enum("split", "test", list(EVALUATED), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
     flags.DEFINE_list("k", ["1"], "Report pass@k for these, e.g. 1,3,5.")
@@ -176,6 +180,11 @@ def main(argv):
     if args.team:
         saved_agents.read_team(args.team)
     config = run_folder.load_run(workdir) if args.config is None else args.config
+    if args.agent_map and (args.config is None or not workdir or searches(config)):
+        raise app.UsageError(
+            "--agent_map goes with --config and --workdir or --team, and not with a search: it names the run's "
+            "agents that answer as those of the config"
+        )
     if args.base:
         if config.team.models:
             raise UserError(
@@ -190,7 +199,9 @@ def main(argv):
     out = args.out or (workdir and pathlib.Path(workdir) / "evaluation.json")
     if out:
         files.ensure_writable(out, WRITE_ELSEWHERE)
-    by_mode, report = evaluations.evaluate_run(config, workdir, which, args.samples, ks, args.split)
+    by_mode, report = evaluations.evaluate_run(
+        config, workdir, which, args.samples, ks, args.split, args.agent_map
+    )
     if out:
         results.write(out, by_mode, report)
     show(report)

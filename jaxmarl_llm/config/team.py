@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 
 from jaxmarl_llm.config.fields import Read, as_tuple, choice, number, value
 from jaxmarl_llm.config.options import TAKEN, ConfigDict, field, is_taken
@@ -143,10 +144,22 @@ def _begin(c: ConfigDict, base: ConfigDict) -> list[str]:
         bad.append(f"team.begin={c.begin!r}: team.mode='frozen' has no parameters to begin with")
     if not re.fullmatch(r"latest|best|\d+", c.begin_step):
         bad.append(f"team.begin_step={c.begin_step!r}: allowed are latest, best, or a number of iterations")
-    pairs = [text.split("=") if type(text) is str else [] for text in c.begin_map]
-    if not all(len(pair) == 2 and all(pair) for pair in pairs):
-        return [*bad, f"team.begin_map={tuple(c.begin_map)!r}: allowed are pairs such as 'aux1=aux'"]
-    names = [pair[0] for pair in pairs]
+    return bad + _bad_map(c.begin_map, agents, "team.begin_map")
+
+
+def agent_names(pairs: Sequence[str], agents: Sequence[str], where: str) -> dict[str, str]:
+    """Agent -> its name elsewhere, of texts such as ``'aux1=aux'``; ValueError, naming ``where``, for others."""
+    if bad := _bad_map(pairs, agents, where):
+        raise UserError(bad[0])
+    return dict(pair.split("=") for pair in pairs)
+
+
+def _bad_map(pairs: Sequence[str], agents: Sequence[str], where: str) -> list[str]:
+    """What is wrong with a list of agents and their names elsewhere."""
+    parts = [pair.split("=") if type(pair) is str else [] for pair in pairs]
+    if not all(len(part) == 2 and all(part) for part in parts):
+        return [f"{where}={tuple(pairs)!r}: allowed are pairs such as 'aux1=aux'"]
+    names = [part[0] for part in parts]
     if len(set(names)) < len(names) or not set(names) <= set(agents):
-        bad.append(f"team.begin_map={tuple(c.begin_map)!r}: before '=' allowed is each of {agents!r} once")
-    return bad
+        return [f"{where}={tuple(pairs)!r}: before '=' allowed is each of {agents!r} once"]
+    return []

@@ -11,7 +11,7 @@ from jaxmarl_llm import team as team_lib
 from jaxmarl_llm.config import agent_settings, gate
 from jaxmarl_llm.config.options import is_dotted
 from jaxmarl_llm.config.task import EVALUATED
-from jaxmarl_llm.config.team import check_read
+from jaxmarl_llm.config.team import agent_names, check_read
 from jaxmarl_llm.evaluation import results, scores, sizes
 from jaxmarl_llm.evaluation.votes import Vote
 from jaxmarl_llm.factory import (
@@ -134,7 +134,9 @@ def shown_in(display: console.ProgressDisplay) -> dict[str, Callable]:
     }
 
 
-def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test"):
+def evaluate_run(
+    config, workdir="", which=checkpoint.BEST, samples: int = 0, ks=(1,), split="test", agent_map=()
+):
     """Evaluate the agents of a run, or the initial agents of a run with this config.
 
     Args:
@@ -144,15 +146,17 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
       samples: answers per problem; 0 for ``config.eval.samples``.
       ks: report pass@k for these, each within 1..samples.
       split: problems to answer, one of `EVALUATED`.
+      agent_map: agents whose name in ``workdir`` is another, each as ``'aux1=aux'``; several may be one there.
 
     Returns:
       {"sampled": Evaluation, "greedy": Evaluation}, and the JSON data that `experiments.evaluate` writes.
 
     Raises:
-      ValueError: for an invalid k, samples or checkpoint, before any model is loaded, and any error of
+      ValueError: for an invalid k, samples, map or checkpoint, before any model is loaded, and any error of
         loading.
     """
     check_read(config, workdir)
+    names = agent_names(agent_map, config.team.agents, "--agent_map")
     config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:
@@ -171,7 +175,8 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         team = built = teams.build_team(config, speakers=speakers)
         if workdir:
             inputs.warn(workdir, lambda: inputs.of_run(config, {EVALUATED[split]: task}, built, toolbox))
-            team, _ = saved_agents.restore_team(workdir, which, team)
+            learners = [agent for agent in team.agents if team[agent].stack.learns] if names else None
+            team, _ = saved_agents.restore_team(workdir, which, team, learners, names)
         teams.check_prompts(config, team, task, toolbox=toolbox)
         learned = [member.trainable for member in team.members]
         items = range(len(task.items))
@@ -192,6 +197,7 @@ def evaluate_run(config, workdir="", which=checkpoint.BEST, samples: int = 0, ks
         "workdir": str(workdir) or None,
         "step": step,
         "state": _state(workdir, which),
+        **({"agent_map": names} if names else {}),
         "split": split,
         "seed": config.seed,
         "models": {agent: team[agent].model_name for agent in team.agents},

@@ -20,6 +20,7 @@ from jaxmarl_llm.checkpoint import Checkpointer
 from jaxmarl_llm.config import agent_settings, remote
 from jaxmarl_llm.config import saved as saved_config
 from jaxmarl_llm.config.options import field
+from jaxmarl_llm.config.team import agent_names
 from jaxmarl_llm.factory import built_models, inputs, references
 from jaxmarl_llm.runs import summaries
 from jaxmarl_llm.team import Team
@@ -177,7 +178,7 @@ def read(config, team: Team, place: pathlib.Path) -> tuple[Team, dict]:
 
 def _names_there(config, team: Team) -> dict[str, str]:
     """The names that the team's agents have in the run that they begin from."""
-    mapped = dict(text.split("=") for text in config.team.begin_map)
+    mapped = agent_names(config.team.begin_map, team.agents, "team.begin_map")
     return {agent: mapped.get(agent, agent) for agent in learners(team)}
 
 

@@ -5,8 +5,11 @@ import dataclasses
 import io
 import json
 import math
+import re
 import types
 
+import jax
+import numpy as np
 import pytest
 from absl import app, flags
 from scripted_team import CONFIG, CountingTask, tiny_team
@@ -41,12 +44,12 @@ def workdir(tmp_path_factory):
     return folder
 
 
-def expected(seed, mode):
-    """What `evaluation.evaluate` says of the team with that seed."""
+def expected(seed, mode, change=lambda x: x):
+    """What `evaluation.evaluate` says of the team with that seed, its parameters changed."""
     team, task = tiny_team(seed), CountingTask((3, 5, 4))
     params = choice.SamplingParams(6)
     key = randomness.stream(CONFIG, "report")
-    learned = [team.members[0].trainable]
+    learned = [jax.tree.map(change, team.members[0].trainable)]
     actual = evaluation.evaluate(
         team, learned, task, range(3), key, params=params, samples=2, max_prompt_tokens=100
     )
@@ -74,6 +77,31 @@ def test_the_checkpoint_asked_for_is_evaluated(workdir, which, step, seed):
     wanted = 100 * expected(seed, "sampled").pass_rates(2).mean()
     assert report["sampled"]["scores"]["pass@2"]["mean"] == pytest.approx(wanted)
     assert "pass@2" not in report["greedy"]["scores"]  # there is one greedy answer
+
+
+def test_agents_of_the_run_answer_under_other_names(workdir):
+    """Exchanged names: the same as exchanged parameters."""
+    results, report = evaluations.evaluate_run(
+        CONFIG, workdir, "latest", agent_map=("aux=main", "main=aux")
+    )
+    assert report["agent_map"] == {"aux": "main", "main": "aux"}
+    for mode in ("sampled", "greedy"):
+        exchanged = completions(expected(1, mode, lambda x: x[::-1]))
+        assert completions(results[mode]) == exchanged != completions(expected(1, mode))
+    both_main, _ = evaluations.evaluate_run(CONFIG, workdir, "latest", agent_map=["aux=main"])
+    wanted = expected(1, "sampled", lambda x: x[np.array([1, 1])])
+    assert completions(both_main["sampled"]) == completions(wanted)
+
+
+@pytest.mark.parametrize("pairs, sentence", [
+    (["aux"], "--agent_map=('aux',): allowed are pairs such as 'aux1=aux'"),
+    (["helper=aux"], "--agent_map=('helper=aux',): before '=' allowed is each of ('aux', 'main') once"),
+    (["aux=main", "aux=aux"], "before '=' allowed is each of ('aux', 'main') once"),
+    (["aux=helper"], "has no agent 'helper', only ['aux', 'main']"),
+])  # fmt: skip
+def test_names_that_no_agent_has_are_refused(workdir, pairs, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        evaluations.evaluate_run(CONFIG, workdir, "latest", agent_map=pairs)
 
 
 def test_the_untrained_team_shown_and_written(tmp_path):
