@@ -104,17 +104,18 @@ _CONVENTION = convention.get_config()
 SHORT_WARM = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CONVENTION.warm_up.lr}
 SHORT_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
 RATES = {"convention": _CONVENTION.train.lr}  # where it is not `WARM_RATE`
-# Systems for questions: in all of them one agent's answer, or the majority's, is the team's.
+# Systems for questions: what counts is the answer of the only or last agent, or the mean of both agents'. (In a
+# vote of two that differ the first one's answer counts: the second would learn nothing.)
 TWO = {"team.agents": ("first", "second")}
 PEERS = ("first", "second", "third")
 QUESTIONS = {
     "grpo": {},
-    "discuss": {**TWO, "train.protocol": "discussion", "task.total": "vote"},
+    "discuss": {**TWO, "train.protocol": "discussion", "task.total": "mean"},
     "review": {**TWO, "train.protocol": "review"},
     "maporl": {
         **TWO, "train.system": "maporl", "train.turns": 2, "train.later_samples": 1,
         "task.feedback": "heard",  # the other methods do not see scores either
-        "task.total": "vote",
+        "task.total": "mean",
     },
     "mlpo": {
         "team.agents": (*PEERS, "leader"), "train.system": "mlpo", "train.protocol": "leader",

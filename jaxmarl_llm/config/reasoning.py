@@ -51,7 +51,8 @@ _SCORES = Read(
 FIELDS = (
     choice("task.total", "mean", "The team's reward for the answers of its agents.",
            {"mean": "the share that is right", "last": "1 if the last agent's answer is right",
-            "vote": "1 if the majority's answer is right; in a tie the first answer counts"},
+            "vote": "1 if the majority's answer is right; in a tie, as of two agents that "
+                    "differ, the first answer counts"},
            read=Read(_reasoning, "only task.kind='reasoning' reads it")),
     value("task.grades", (), "Grades of the questions to use, of all splits, such as (1, 3); empty: all.",
           Read(_reasoning, "only task.kind='reasoning' reads it")),
