@@ -141,7 +141,14 @@ class Learner:
             pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
             # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
-            present = {agent for batch in batches for agent in batch.agents or member.stack.agents}
+            present = {
+                agent
+                for batch in batches
+                for agent, lengths_R in zip(
+                    batch.agents or member.stack.agents, batch.lengths_NR, strict=True
+                )
+                if np.any(lengths_R)
+            }
             learners = [agent for agent in self.learners if agent in present]
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):
