@@ -64,10 +64,11 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
 
     Returns:
       state numbers by sorted numbers of requests; the state of every pair of joint answer and turn, int32 in
-      the order of `Forest.memberships`; the last state of every joint answer, int32 (J,).
+      the order of `Forest.memberships`; the last state of every joint answer, int32 (J,), states after a call
+      aside: only some conversations come to these.
     """
     numbers: dict[tuple[int, ...], int] = {}
-    state_M, last_J = [], []
+    state_M, last_J, (first_R, _) = [], [], forest.call_chains()
     for joint in forest.joints:
         turns = [forest.turns[i] for i in (*joint.turns, *joint.heard)]
         requests_by_step = {
@@ -78,7 +79,7 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
             step: numbers.setdefault(ids, len(numbers)) for step, ids in requests_by_step.items()
         }
         state_M += [state_by_step[turn.step] for turn in turns]
-        last_J.append(state_by_step[max(state_by_step)])
+        last_J.append(state_by_step[max(turn.step for turn in turns if first_R[turn.id] == turn.id)])
     return numbers, np.array(state_M, np.int32), np.array(last_J, np.int32)
 
 

@@ -37,13 +37,14 @@ class ReturnOptions:
 def of_turns(forest: Forest, values_R: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every turn, float32 (turns,), from the values of the turns of the same agent that follow.
 
-    Where other agents answer next (a relay), these are the turns that continue from its own. It is the mean
-    over the joint answers that contain the turn, NaN where none has a reward.
+    Where other agents answer next (a relay), these are the turns that continue from its own. Turns after a
+    call do not count: only some conversations come to their prompts. It is the mean over the joint answers
+    that contain the turn, NaN where none has a reward.
     """
-    place_J = _places(forest, later)
+    place_J, (first_R, _) = _places(forest, later), forest.call_chains()
     following: dict[tuple[str, int], list[float]] = {}
     for turn, value in zip(forest.turns, values_R.tolist(), strict=True):
-        if turn.follows is not None:
+        if turn.follows is not None and first_R[turn.id] == turn.id:
             agent = _agent_before(forest, turn, turn.follows)
             following.setdefault((agent, place_J[turn.follows]), []).append(value)
     joint_M, turn_M = forest.memberships()
