@@ -1,6 +1,8 @@
 """Calls learn by the answer that they lead to: the expected gradient is that of the return, by enumeration."""
 
 import collections
+import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from jaxmarl_llm.forest import CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.protocols.planner import Planner
 from jaxmarl_llm.protocols.with_tools import WithTools
-from jaxmarl_llm.systems import actor_critic, at_grpo, magrpo
+from jaxmarl_llm.systems import actor_critic, at_grpo, magrpo, maporl
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
 TOOLS = ("1", call("add", a=0))
@@ -138,3 +140,17 @@ def test_exact_critics_of_answers_teach_whether_to_call(name):
     value = lambda rollout: rollout.forest.totals().astype(float).mean()  # noqa: E731
     true = {context: true_gradient(rollouts, logits, value, context) / 2 for context in logits}
     assert actual == pytest.approx(true, abs=1e-5)
+
+
+def test_a_call_has_the_influence_of_the_answer_that_it_led_to():
+    """As value models of tokens read returns, a call without one would not be learned."""
+    feedback = lambda answers: [{"a": "again"} for _ in answers]  # noqa: E731
+    protocol = WithTools(Simultaneous(prompts("a"), 2, 2, feedback, later_samples=1), BOX, 1, ("a",))
+    forest = rollout_of(protocol, lambda agent, word: TOOLS[word], (0, 1, 0, 1, 0, 1))
+    local = [SimpleNamespace(total=1.0, local={"a": 1.0 + j}) for j in range(len(forest.joints))]
+    joints = tuple(dataclasses.replace(joint, judgement=own) for joint, own in zip(forest.joints, local, strict=True))
+    forest = dataclasses.replace(forest, joints=joints)
+    returns_R = maporl.returns(forest, maporl.Influence())
+    calls = [turn.id for turn in forest.turns if turn.kind == CALL]
+    assert len(calls) == 2 and np.isfinite(returns_R).all()
+    assert returns_R[calls].tolist() == returns_R[forest.call_chains()[1][calls]].tolist()
