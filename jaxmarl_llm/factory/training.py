@@ -1,6 +1,7 @@
 """Build sampling parameters, loss, optimizer and learning rates from a config."""
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
@@ -94,11 +95,14 @@ def _learning_rates(config) -> dict[str, float]:
     return {agent: agent_settings.value(config, agent, "lr") for agent in agents}
 
 
-def rates(config, agents: tuple[str, ...]) -> update.Rates | None:
-    """The agents' rates relative to `build_optimizer`; None: all of them learn at its learning rate."""
+def rates(config, agents: tuple[str, ...], present: Collection[str] | None = None) -> update.Rates | None:
+    """The agents' rates relative to `build_optimizer`; None: all of them learn at its learning rate.
+
+    ``present``: the agents that have turns to learn from (None: all); the others do not learn.
+    """
     own = _learning_rates(config)
     most = max(own.values(), default=0.0)
-    learns_N = [agent in own for agent in agents]
+    learns_N = [agent in own and (present is None or agent in present) for agent in agents]
     scale_N = [own.get(agent, most) / most if most else 1.0 for agent in agents]
     if all(learns_N) and all(scale == 1 for scale in scale_N):
         return None

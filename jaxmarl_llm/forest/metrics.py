@@ -78,14 +78,17 @@ def _zero_signal_by_turn(forest: Forest, returns_R, groups_R) -> dict[str, float
     """Share of each agent's groups in each turn whose returns are equal up to rounding; {} with one turn."""
     if len({turn.turn for turn in forest.turns}) < 2:
         return {}
-    returns_of: dict[tuple[int, str], dict[int, set[float]]] = {}  # distinct returns of every group
+    # Distinct returns of every group; one may hold turns of several indices (``train.group_by="prompt"``).
+    returns_of: dict[tuple[str, int], set[float]] = {}
+    groups_of: dict[tuple[int, str], set[int]] = {}
     for turn in forest.turns:
-        if groups_R[turn.id] >= 0:
-            of_groups = returns_of.setdefault((turn.turn, turn.agent), {})
-            of_groups.setdefault(int(groups_R[turn.id]), set()).add(float(returns_R[turn.id]))
+        group = int(groups_R[turn.id])
+        if group >= 0:
+            returns_of.setdefault((turn.agent, group), set()).add(float(returns_R[turn.id]))
+            groups_of.setdefault((turn.turn, turn.agent), set()).add(group)
     return {
-        f"{agent}/zero_signal_turn{t + 1}": float(np.mean([_equal(values) for values in of_groups.values()]))
-        for (t, agent), of_groups in sorted(returns_of.items())
+        f"{agent}/zero_signal_turn{t + 1}": float(np.mean([_equal(returns_of[agent, k]) for k in own]))
+        for (t, agent), own in sorted(groups_of.items())
     }
 
 
@@ -100,10 +103,13 @@ def length_metrics(forest: Forest) -> dict[str, float]:
     ``<agent>/sampled_entropy``, for local models: the mean of -log p over the drawn tokens, with p of the
     distribution that they were drawn from. Its expectation is the entropy per token. Unlike the update's
     ``entropy`` it covers every completion, also of groups without a signal and of agents that do not learn.
+    Answers given before (`Turn.given`) are in none of them.
     """
     out = {}
     for agent in dict.fromkeys(turn.agent for turn in forest.turns):
-        turns = [turn for turn in forest.turns if turn.agent == agent and not turn.extra]
+        turns = [turn for turn in forest.turns if turn.agent == agent and not (turn.extra or turn.given)]
+        if not turns:
+            continue
         drawn = [turn.logprobs for turn in turns if turn.cost is None and not turn.greedy]
         if sum(map(len, drawn)):
             out[f"{agent}/sampled_entropy"] = float(0.0 - np.concatenate(drawn).mean())
@@ -123,8 +129,12 @@ def credit_metrics(forest: Forest, advantages_R) -> dict[str, float]:
     judged = [joint for joint in forest.joints if not np.isnan(joint.total)]
     if not judged:
         return {}
-    parts_JN = np.array([[advantages_R[i] for i in joint.turns] for joint in judged])
-    agreement = float(_sign_agreement(parts_JN.T))
+    number = {agent: n for n, agent in enumerate(dict.fromkeys(turn.agent for turn in forest.turns))}
+    parts_NJ = np.full((len(number), len(judged)), np.nan, np.float32)  # not every agent is in every answer
+    for j, joint in enumerate(judged):
+        for i in joint.turns:
+            parts_NJ[number[forest.turns[i].agent], j] = advantages_R[i]
+    agreement = float(_sign_agreement(parts_NJ))
     values = {} if np.isnan(agreement) else {"credit/sign_agreement": agreement}
     agents, tables = reward_tables(forest)
     if len(tables):

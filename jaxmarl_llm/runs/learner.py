@@ -120,7 +120,7 @@ class Learner:
         return self.system.assign(forest).has_signal(self.learners)
 
     def update(self, credit: Credit) -> dict[str, float]:
-        """Update every stack that has turns; metrics per agent. A number that is not finite stops it."""
+        """Update every agent that has turns; metrics of each. A number that is not finite stops it."""
         by_agent, without = {}, []
         self._keep_states()
         for i in self._learning if credit.learn else ():
@@ -140,6 +140,16 @@ class Learner:
             epochs, parts = self.config.train.epochs, self.config.train.minibatches
             pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
+            # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
+            present = {
+                agent
+                for batch in batches
+                for agent, lengths_R in zip(
+                    batch.agents or member.stack.agents, batch.lengths_NR, strict=True
+                )
+                if np.any(lengths_R)
+            }
+            learners = [agent for agent in self.learners if agent in present]
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):
                 packed = tuple(
@@ -148,13 +158,13 @@ class Learner:
                 fixed = member.stack, self._loss, self._optimizer, member.base, self.states[i]
                 others = dict(
                     more=credit.gradients.get(i),
-                    rates=training.rates(self.config, member.stack.agents),
+                    rates=training.rates(self.config, member.stack.agents, present),
                     reference=member.reference,
                 )
                 self._compile(how["prompt_sizes"], fixed, packed, others)
                 self.states[i], new = train_step(*fixed, packed, **others)
                 new = jax.device_get(new)
-                rows.append(metrics.update_metrics(member.stack.agents, new, self.learners))
+                rows.append(metrics.update_metrics(member.stack.agents, new, learners))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return by_agent | metrics.over_minibatches(rows)
             by_agent |= metrics.over_minibatches(rows)

@@ -64,10 +64,11 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
 
     Returns:
       state numbers by sorted numbers of requests; the state of every pair of joint answer and turn, int32 in
-      the order of `Forest.memberships`; the last state of every joint answer, int32 (J,).
+      the order of `Forest.memberships`; the last state of every joint answer, int32 (J,), states after a call
+      aside: only some conversations come to these.
     """
     numbers: dict[tuple[int, ...], int] = {}
-    state_M, last_J = [], []
+    state_M, last_J, (first_R, _) = [], [], forest.call_chains()
     for joint in forest.joints:
         turns = [forest.turns[i] for i in (*joint.turns, *joint.heard)]
         requests_by_step = {
@@ -78,7 +79,7 @@ def states(forest: Forest) -> tuple[dict[tuple[int, ...], int], np.ndarray, np.n
             step: numbers.setdefault(ids, len(numbers)) for step, ids in requests_by_step.items()
         }
         state_M += [state_by_step[turn.step] for turn in turns]
-        last_J.append(state_by_step[max(state_by_step)])
+        last_J.append(state_by_step[max(turn.step for turn in turns if first_R[turn.id] == turn.id)])
     return numbers, np.array(state_M, np.int32), np.array(last_J, np.int32)
 
 
@@ -179,17 +180,33 @@ def _minus_group_mean(forest: Forest, values_R: np.ndarray) -> np.ndarray:
     """Values minus their group's mean; 0 where the value is NaN.
 
     A group is the answers to one prompt. Where every answer has its own prompt (after partners that answered
-    first), it is the agent's answers at the same place of the conversation, as in MAGRPO.
+    first), it is the agent's answers at the same place of the conversation, as in MAGRPO. The k-th text of a
+    chain of calls is compared with the k-th of the other chains from there, or with their last one: compared
+    with calls alone, a call would not learn whether to call.
     """
     answers = collections.Counter(turn.request for turn in forest.turns)
-    places = [
-        (turn.request,) if answers[turn.request] > 1 else (turn.agent, turn.item, turn.stage, turn.follows)
-        for turn in forest.turns
+    chains: dict[tuple, dict[int, list[int]]] = {}
+    for turn, first in zip(forest.turns, forest.call_chains()[0].tolist(), strict=True):
+        begun = forest.turns[first]
+        alone = answers[begun.request] == 1
+        stage = begun.request_stage
+        place = (begun.agent, begun.item, stage, begun.follows) if alone else (begun.request,)
+        chains.setdefault(place, {}).setdefault(first, []).append(turn.id)
+    rows = [
+        (ids[min(k, len(ids) - 1)], (place, k), k < len(ids))
+        for place, of_place in chains.items()
+        for k in range(max(map(len, of_place.values())))
+        for ids in of_place.values()
     ]
-    groups_R, number = credit.group_keys(places)
-    groups_R = np.where(np.isnan(values_R), -1, groups_R)
-    options = {"num_groups": number, "length": len(values_R)}
-    return credit.on_host(credit.group_advantage, values_R, groups_R, **options)
+    turn_M, places_M, own_M = map(list, zip(*rows, strict=True))
+    values_M = values_R[turn_M]
+    groups_M, number = credit.group_keys(places_M)
+    groups_M = np.where(np.isnan(values_M), -1, groups_M)
+    options = {"num_groups": number, "length": len(values_M)}
+    advantages_M = credit.on_host(credit.group_advantage, values_M, groups_M, **options)
+    advantages_R = np.zeros(len(values_R), np.float32)
+    advantages_R[np.array(turn_M)[own_M]] = advantages_M[own_M]
+    return advantages_R
 
 
 def _without_nan(means: np.ndarray) -> dict[int, float]:

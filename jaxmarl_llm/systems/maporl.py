@@ -46,13 +46,16 @@ def assign(forest: Forest, config: CreditConfig, influence: Influence = Influenc
 
 
 def returns(forest: Forest, influence: Influence) -> np.ndarray:
-    """Influence-aware return of every turn, float32 (turns,), with bonuses; NaN outside conversations."""
+    """Influence-aware return of every turn, float32 (turns,), with bonuses; NaN outside conversations.
+
+    That of a call is the return of the answer that it led to.
+    """
     chains = conversations(forest)
     ids_CTN = np.array([[forest.joints[j].turns for j in chain] for chain in chains])
     returns_CTN = np.asarray(_returns(local_scores(forest, chains), influence))
     returns_R = np.full(len(forest.turns), np.nan, np.float32)
     returns_R[ids_CTN] = returns_CTN
-    return returns_R
+    return returns_R[forest.call_chains()[1]]
 
 
 @functools.partial(jax.jit, static_argnums=1)

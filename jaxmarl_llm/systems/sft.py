@@ -19,6 +19,7 @@ Demonstrations may have a teacher, the fused distributions of other models at ev
 (`LossConfig.teacher_weight`).
 """
 
+import collections
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +155,8 @@ class OnRollouts:
     def assign(self, forest: Forest | None) -> Credit:
         """Return the forest with demonstrations as completions, their weights as advantages."""
         assert forest is not None
-        chains_R = [forest.first_of(turn).sample for turn in forest.turns]
+        number_of = conversations(forest)
+        chains_R = [number_of[forest.first_of(turn).id] for turn in forest.turns]
         chains, before = 1 + max(chains_R, default=0), self.models.done * len(forest.items)
         numbered = zip(forest.turns, chains_R, strict=True)
         rows = [self._row(forest, turn, (before + turn.item) * chains + g) for turn, g in numbered]
@@ -179,6 +181,20 @@ class OnRollouts:
         """Count the update."""
         self.models.done += 1
         return {}
+
+
+def conversations(forest: Forest) -> dict[int, int]:
+    """By id of a conversation's first turn, its number among those of the same agent and item, from 0.
+
+    `Turn.sample` would not do: where every sample has a request of its own (tools, a gate), all are sample 0.
+    """
+    counts: collections.Counter[tuple[str, int]] = collections.Counter()
+    numbers = {}
+    for turn in forest.turns:
+        if turn.parent is None:
+            numbers[turn.id] = counts[turn.agent, turn.item]
+            counts[turn.agent, turn.item] += 1
+    return numbers
 
 
 def _imitated(turn: Turn, row: Encoded | None) -> Turn:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmarl_llm import credit
-from jaxmarl_llm.forest import Forest
+from jaxmarl_llm.forest import Forest, Turn
 from jaxmarl_llm.systems import magrpo
 
 
@@ -37,18 +37,27 @@ class ReturnOptions:
 def of_turns(forest: Forest, values_R: np.ndarray, later: ReturnOptions) -> np.ndarray:
     """y of every turn, float32 (turns,), from the values of the turns of the same agent that follow.
 
-    It is the mean over the joint answers that contain the turn, NaN where none has a reward.
+    Where other agents answer next (a relay), these are the turns that continue from its own. Turns after a
+    call do not count: only some conversations come to their prompts. It is the mean over the joint answers
+    that contain the turn, NaN where none has a reward.
     """
-    place_J = _places(forest, later)
+    place_J, (first_R, _) = _places(forest, later), forest.call_chains()
     following: dict[tuple[str, int], list[float]] = {}
     for turn, value in zip(forest.turns, values_R.tolist(), strict=True):
-        if turn.follows is not None:
-            following.setdefault((turn.agent, place_J[turn.follows]), []).append(value)
+        if turn.follows is not None and first_R[turn.id] == turn.id:
+            agent = _agent_before(forest, turn, turn.follows)
+            following.setdefault((agent, place_J[turn.follows]), []).append(value)
     joint_M, turn_M = forest.memberships()
     pairs = zip(joint_M.tolist(), turn_M.tolist(), strict=True)
     next_M = np.array([_mean(following.get((forest.turns[t].agent, place_J[j]), ())) for j, t in pairs])
     y_M = _earned(forest, later)[joint_M] + later.discount * next_M
     return mean_by(y_M, turn_M, len(forest.turns))
+
+
+def _agent_before(forest: Forest, turn: Turn, j: int) -> str:
+    """The agent of joint answer ``j`` that a turn after it continues: its own, or that of its parent."""
+    agents = {forest.turns[i].agent for i in forest.joints[j].turns}
+    return turn.agent if turn.agent in agents or turn.parent is None else forest.turns[turn.parent].agent
 
 
 def of_joints(forest: Forest, values_J: np.ndarray, later: ReturnOptions) -> np.ndarray:

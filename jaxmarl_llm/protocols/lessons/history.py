@@ -1,8 +1,8 @@
 """Build the banks of lessons from a forest: every lesson with its effect. Pure functions.
 
-Rounds, chains and the numbers of turns are those of `protocols.rounds`: programs of round t are turns 2 t,
-lessons about them are turns 2 t + 1, and a lesson's parent is its program. A ``forest`` is a `Forest` or an
-`Episode`: both have ``items``, ``turns`` and ``joints``.
+Rounds, chains and the numbers of turns are those of `protocols.rounds`: programs of round t, and lessons
+about them, have the turn index t, and a lesson is of the kind `REMARK`; its parent is its program. A
+``forest`` is a `Forest` or an `Episode`: both have ``items``, ``turns`` and ``joints``.
 """
 
 import dataclasses

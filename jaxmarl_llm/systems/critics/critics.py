@@ -114,7 +114,7 @@ class ValueModels(SavedStates):
     def values(self, texts: Texts) -> dict[int, Value]:
         """Return the critic's value of each text, by the text's number."""
         values: dict[int, Value] = {}
-        for i, member in enumerate(self.team.members):
+        for i, member in self._with_texts(texts):
             numbers, padded = self._pad(member, texts)
             inputs = member.stack, member.base, self._parameters(i), padded
             values_NBK = jax.device_get(value_model.values(*inputs, **self._options(member)))
@@ -132,9 +132,14 @@ class ValueModels(SavedStates):
         """Body and head of a stack's models."""
         return self.states[i].trainable
 
+    def _with_texts(self, texts: Texts) -> list[tuple[int, Member]]:
+        """The members with anything to read, by position: agents may have no turn in an iteration."""
+        members = enumerate(self.team.members)
+        return [(i, member) for i, member in members if any(texts.get(name) for name in member.stack.agents)]
+
     def _pad(self, member: Member, texts: Texts) -> tuple[list[list[int]], value_model.Texts]:
         """Numbers of the texts of each model of a member, and the texts as arrays."""
-        own_texts = [texts[critic] for critic in member.stack.agents]
+        own_texts = [texts.get(critic, {}) for critic in member.stack.agents]
         tokens = [[[ids.tolist()] for ids in by_number.values()] for by_number in own_texts]
         return [list(by_number) for by_number in own_texts], value_model.pad_texts(
             tokens, self._rows_of(member)
@@ -152,7 +157,9 @@ class ValueModels(SavedStates):
         data = tuple(_by_row(numbers, values, shape) for values in (targets, old))
         named = zip(member.stack.agents, numbers, strict=True)
         explained = {
-            f"{name}/critic_explained": _explained(own_numbers, old, targets) for name, own_numbers in named
+            f"{name}/critic_explained": _explained(own_numbers, old, targets)
+            for name, own_numbers in named
+            if own_numbers
         }
         return padded, data, explained
 
@@ -181,32 +188,37 @@ class Critics(ValueModels):
           old: their values before the update, from `values`.
           targets: by number; texts without a target, and tokens with NaN, do not count in the loss.
 
+        Critics without texts have no metrics.
+
         Returns:
           ``<critic>/critic_loss``, ``<critic>/critic_grad_norm``, means over the updates, and
           ``<critic>/critic_explained``, the share of the targets' variance that the old values explain:
           1 - var(y - V) / var(y).
         """
         metrics = {}
-        for i, member in enumerate(self.team.members):
+        for i, member in self._with_texts(texts):
             padded, data, explained = self._loss_data(member, texts, old, targets)
             inputs, per_update = (member.stack, self._loss, self._optimizer, member.base), []
             for _ in range(self._updates):
                 step = *inputs, self.states[i], padded, data
                 self.states[i], step_metrics = value_model.train_step(*step, **self._options(member))
-                per_update.append(by_critic(member, step_metrics))
+                per_update.append(by_critic(member, step_metrics, explained))
             metrics |= explained | {
                 name: float(np.mean([row[name] for row in per_update])) for name in per_update[0]
             }
         return metrics
 
 
-def by_critic(member: Member, metrics: Mapping[str, jax.Array]) -> dict[str, float]:
-    """Metrics (N,) of a member's critics, keyed ``<critic>/critic_<name>``."""
+def by_critic(
+    member: Member, metrics: Mapping[str, jax.Array], explained: Mapping[str, float]
+) -> dict[str, float]:
+    """Metrics (N,) of a member's critics, keyed ``<critic>/critic_<name>``; only of those in ``explained``."""
     arrays = {name: jax.device_get(x_N) for name, x_N in metrics.items()}
     return {
         f"{critic}/critic_{name}": float(x_N[n])
         for n, critic in enumerate(member.stack.agents)
         for name, x_N in arrays.items()
+        if f"{critic}/critic_explained" in explained
     }
 
 

@@ -84,11 +84,11 @@ class Heads(ValueModels):
           is not finite either.
         """
         body_gradients, for_heads, metrics = {}, {}, {}
-        for i, (member, place) in enumerate(zip(self.team.members, self._places, strict=True)):
+        for i, member in self._with_texts(texts):
             padded, data, explained = self._loss_data(member, texts, old, targets)
             inputs = member.stack, self._loss, member.base, self._parameters(i), padded, data
             grads, losses_N = value_model.gradients(*inputs, rows=self._rows_of(member))
-            body_gradients[place] = _weighed(member.stack, grads, losses_N, coef)
+            body_gradients[self._places[i]] = _weighed(member.stack, grads, losses_N, coef)
             for_heads[i] = grads["head"], losses_N
             metrics |= explained
         return body_gradients, for_heads, metrics
@@ -102,7 +102,7 @@ class Heads(ValueModels):
             self.states[i], step_metrics = _step(
                 member.stack, self._optimizer, self.states[i], grads, losses_N
             )
-            metrics = metrics | by_critic(member, step_metrics)
+            metrics = metrics | by_critic(member, step_metrics, metrics)
         return metrics
 
     def _parameters(self, i: int) -> dict:

@@ -75,6 +75,9 @@ def test_what_agents_have_of_their_own_reaches_sampler_and_optimizer():
     assert training.rates(config(first__lr=1e-4, second__lr=1e-4), ("first", "second")) is None
     frozen = training.rates(config(first__trainable=False), ("first", "second"))
     assert frozen.learns_N.tolist() == [False, True] and frozen.scale_N.tolist() == [1.0, 1.0]
+    absent = training.rates(config(), ("first", "second"), {"first"})
+    assert absent.learns_N.tolist() == [True, False]
+    assert training.rates(config(), ("first", "second"), {"first", "second"}) is None
 
 
 @pytest.mark.parametrize("own, message", [

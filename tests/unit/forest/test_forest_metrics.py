@@ -112,6 +112,28 @@ def test_groups_without_a_signal_by_turn():
     }  # fmt: skip
 
 
+def test_a_group_of_several_turns_has_the_signal_of_all_of_them():
+    """Group 0 (1, 1, 0, 0) is of both turns, as with ``train.group_by="prompt"``; group 1 (2, 2) of the second."""
+    turns = [turn(0, "a", 0, 1), turn(1, "a", 0, 1)]
+    turns += [dataclasses.replace(turn(i, "a", i // 2, 1), turn=1) for i in range(2, 6)]
+    returns, groups = np.array([1.0, 1.0, 0.0, 0.0, 2.0, 2.0]), np.array([0, 0, 0, 0, 1, 1])
+    actual = metrics.agent_metrics(forest(turns=turns), returns, groups, np.zeros(6))
+    assert {name: value for name, value in actual.items() if "zero_signal" in name} == {
+        "a/zero_signal": 0.5, "a/zero_signal_turn1": 0, "a/zero_signal_turn2": 0.5,
+    }  # fmt: skip
+
+
+def test_answers_given_before_are_no_completions():
+    """Of a, one of two answers was drawn; of b, none."""
+    given = dict(given=True, cost=(0, 0))
+    turns = [
+        turn(0, "a", 0, 6, finished=False), dataclasses.replace(turn(1, "a", 1, 3), **given),
+        dataclasses.replace(turn(2, "b", 2, 3), **given),
+    ]  # fmt: skip
+    actual = metrics.length_metrics(forest(turns=turns))
+    assert actual == {"a/completion_length": 6.0, "a/truncated": 1.0, "a/sampled_entropy": 0.0}
+
+
 def test_turns_without_a_return_are_in_no_group():
     """Group 0 keeps two of three samples; group 1, and all of agent b, have none."""
     turns = [*(turn(i, "a", 0, 1) for i in range(3)), turn(3, "a", 1, 5), turn(4, "b", 2, 7)]
@@ -155,6 +177,15 @@ def test_credit_of_other_joint_answers():
     assert metrics.credit_metrics(alone, np.array([-1.0, 1.0])) == {}
     nothing = judged_nodes([((0, 0), None), ((1, 1), None)])
     assert metrics.credit_metrics(nothing, np.zeros(4)) == {}
+
+
+def test_joint_answers_of_different_agents():
+    """Two of a and b, which agree, and one of b alone, as protocols of one's own may have them."""
+    made = judged_nodes([((0, 0), 1.0), ((1, 1), 3.0)])
+    last = dataclasses.replace(made.joints[1], turns=made.joints[1].turns[1:], node=1, turn=1, follows=1)
+    made = dataclasses.replace(made, joints=(*made.joints, last))
+    actual = metrics.credit_metrics(made, np.array([-1.0, 1.0, -1.0, 1.0]))
+    assert actual == {"credit/sign_agreement": 1.0}
 
 
 def test_update_metrics_by_agent():

@@ -21,6 +21,22 @@ FIELDS = {"train.system": "malt", "preference.collect": 1, "malt.sft_steps": 1, 
 OPTIMIZER = update.make_optimizer(lr=1e-2, steps=10, warmup=2)
 
 
+def credit_of_all():
+    """A credit of one tree of all roles, with advantages."""
+    none = magrpo.no_update(tree())
+    values = np.linspace(-1, 1, len(none.advantages)).astype(np.float32)
+    return dataclasses.replace(none, learn=True, advantages=values)
+
+
+def without_first():
+    """`credit_of_all` without the turns of the first role."""
+    whole = credit_of_all()
+    turns = [turn for turn in whole.forest.turns if turn.agent != ROLES[0]]
+    kept = tuple(dataclasses.replace(turn, id=i, parent=None) for i, turn in enumerate(turns))
+    forest = dataclasses.replace(whole.forest, turns=kept, joints=())
+    return dataclasses.replace(whole, forest=forest, advantages=whole.advantages[[turn.id for turn in turns]])
+
+
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_states_come_back_after_they_were_donated(monkeypatch, backend):
     member = tiny_learners.team().members[0]
@@ -65,3 +81,29 @@ def test_a_member_without_turns_in_an_iteration_is_left_as_it_is(monkeypatch):
         assert updated == [agent for agent in agents for _ in range(2)]
         assert {name.partition("/")[0] for name in metrics} == set(agents)
         assert learner.untouched(done + 2) and not learner.untouched(done + 1)  # one iteration only collects
+
+
+def test_an_agent_without_turns_in_a_shared_stack_is_left_as_it_is(monkeypatch):
+    """As it would be in a stack of its own: neither momentum nor weight decay moves it, and it has no metrics."""
+    config = base_config()
+    config.update_from_flattened_dict(FIELDS | {
+        "team.agents": ROLES, "train.steps": 6, "train.epochs": 1, "sampling.max_new_tokens": 4,
+        "train.lr": 0.1, "train.warmup": 0, "train.weight_decay": 0.1,
+    })  # fmt: skip
+    (member,) = tiny_learners.team(ROLES).members
+    member.tokenizer.pad_id = 0
+    monkeypatch.setattr(learner_module.systems, "build", lambda *_: SimpleNamespace(models=None))
+    learner = Learner(config, Team((member,)))
+    whole, later = credit_of_all(), without_first()
+    learner.update(whole)
+    before = jax.device_get(learner.states[0])
+    metrics = learner.update(later)
+    after = jax.device_get(learner.states[0])
+    assert {name.partition("/")[0] for name in metrics} == set(ROLES[1:])
+    moved = jax.tree.map(
+        lambda new, old: [(new[n] != old[n]).any() for n in range(3)],
+        (after.trainable, after.opt_state), (before.trainable, before.opt_state),
+    )  # fmt: skip
+    moved = np.array(jax.tree.leaves(moved, is_leaf=lambda x: isinstance(x, list)))
+    assert not moved[:, 0].any() and moved[:, 1:].any(0).all()
+    assert int(after.step) == 2 and learner.untouched(3)

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from all_rollouts import spoken
 
 from jaxmarl_llm.forest import Forest, Joint, Turn
+from jaxmarl_llm.protocols.relay import Relay
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import ReturnOptions
@@ -139,6 +141,24 @@ def test_turns_that_a_node_left_out_count_as_its_mean_reward():
     # Where everything ended at once a prompt is worth as much.
     alone = Forest(("item",), turns[:2], joints[:2])
     assert actor_critic.independent(alone, {0: 1.0}, later)[1] == pytest.approx({0: 3.5})
+
+
+def test_in_a_relay_the_next_value_is_that_of_the_agent_at_the_same_place():
+    """c continues a's answers, d those of b; all earn 1. Values of requests 0, 1, .. are 10, 11, ..; gamma is 1/2."""
+
+    def prompts(item):
+        return {agent: [{"role": "user", "content": agent}] for agent in "abcd"}
+
+    def feedback(answers):
+        return [dict.fromkeys("abcd", "again") for _ in answers]
+
+    relay = Relay(prompts, 2, 2, feedback, later_samples=1, agents=tuple("abcd"))
+    made = spoken(relay, (0, 1, 1, 0, 0, 1, 0, 1), lambda item, words: sum(words)).forest
+    values = {turn.request: 10.0 + turn.request for turn in made.turns}
+    advantages, targets = actor_critic.independent(made, values, ReturnOptions(0.5, turns=2))
+    # after a's answers come requests 2 and 4, after b's 3 and 5: 1 + 12 / 2, 1 + 14 / 2, 1 + 13 / 2, 1 + 15 / 2
+    assert targets == {0: 7.5, 1: 8.0, 2: 1.0, 3: 1.0, 4: 1.0, 5: 1.0}
+    assert advantages.tolist() == [-3.0, -2.0, -3.5, -2.5, -11.0, -12.0, -13.0, -14.0]
 
 
 def test_the_settings_reach_the_targets():

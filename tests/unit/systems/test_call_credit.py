@@ -1,5 +1,9 @@
 """Calls learn by the answer that they lead to: the expected gradient is that of the return, by enumeration."""
 
+import collections
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from all_rollouts import every, expected_gradient, logits_of, true_gradient
@@ -9,7 +13,7 @@ from jaxmarl_llm.forest import CALL
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous
 from jaxmarl_llm.protocols.planner import Planner
 from jaxmarl_llm.protocols.with_tools import WithTools
-from jaxmarl_llm.systems import at_grpo, magrpo
+from jaxmarl_llm.systems import actor_critic, at_grpo, magrpo, maporl
 from jaxmarl_llm.systems.magrpo import CreditConfig
 
 TOOLS = ("1", call("add", a=0))
@@ -112,3 +116,41 @@ def test_a_call_in_a_chain_of_its_own_leaves_the_others_to_compete_with():
     credit = magrpo.assign(forest, CreditConfig(turns=2))
     assert credit.groups[second].tolist() == [-1, *[credit.groups[second[1]]] * 3]
     assert credit.advantages[second[-1]] > 0.1 and credit.advantages[second[0]] > 0.01
+
+
+@pytest.mark.parametrize("name", ["one agent", "two agents"])
+def test_exact_critics_of_answers_teach_whether_to_call(name):
+    """A group's mean holds the own value too: of two samples half of the true gradient, everywhere."""
+    protocol, text, items = CASES[name]
+    rollouts, config = list(every(protocol, reward, items, text)), CreditConfig()
+    logits = logits_of(rollouts)
+    mass, earned = collections.Counter(), collections.Counter()
+    spoken_in = {id(rollout.forest): [*zip(rollout.contexts, rollout.words, strict=True)] for rollout in rollouts}
+    for rollout in rollouts:
+        chance, returns_R = rollout.probability(logits), magrpo.returns(rollout.forest, config).tolist()
+        for key, value in zip(spoken_in[id(rollout.forest)], returns_R, strict=True):
+            mass[key] += chance
+            earned[key] += chance * value
+
+    def advantages(forest):
+        values = {i: earned[key] / mass[key] for i, key in enumerate(spoken_in[id(forest)])}
+        return actor_critic.independent_q(forest, values)[0] * magrpo.return_weights(forest, config)
+
+    actual = expected_gradient(rollouts, logits, advantages)
+    value = lambda rollout: rollout.forest.totals().astype(float).mean()  # noqa: E731
+    true = {context: true_gradient(rollouts, logits, value, context) / 2 for context in logits}
+    assert actual == pytest.approx(true, abs=1e-5)
+
+
+def test_a_call_has_the_influence_of_the_answer_that_it_led_to():
+    """As value models of tokens read returns, a call without one would not be learned."""
+    feedback = lambda answers: [{"a": "again"} for _ in answers]  # noqa: E731
+    protocol = WithTools(Simultaneous(prompts("a"), 2, 2, feedback, later_samples=1), BOX, 1, ("a",))
+    forest = rollout_of(protocol, lambda agent, word: TOOLS[word], (0, 1, 0, 1, 0, 1))
+    local = [SimpleNamespace(total=1.0, local={"a": 1.0 + j}) for j in range(len(forest.joints))]
+    joints = tuple(dataclasses.replace(joint, judgement=own) for joint, own in zip(forest.joints, local, strict=True))
+    forest = dataclasses.replace(forest, joints=joints)
+    returns_R = maporl.returns(forest, maporl.Influence())
+    calls = [turn.id for turn in forest.turns if turn.kind == CALL]
+    assert len(calls) == 2 and np.isfinite(returns_R).all()
+    assert returns_R[calls].tolist() == returns_R[forest.call_chains()[1][calls]].tolist()

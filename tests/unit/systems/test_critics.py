@@ -1,5 +1,7 @@
 """critics.py: who reads what, and that reading and learning go to the right critic."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -53,6 +55,20 @@ def test_the_first_loss_and_the_explained_share_by_hand():
     assert metrics["a/critic_loss"] == pytest.approx((errors**2).mean(), rel=1e-4)
     assert metrics["a/critic_explained"] == pytest.approx(1 - errors.var() / 1.0, rel=1e-4)
     assert metrics["b/critic_loss"] == 0 and metrics["b/critic_explained"] == 0
+
+
+def test_a_critic_without_texts_has_no_values_and_no_metrics():
+    """Of a stack with one critic that has some, and of a stack without any, as where all conversations ended early."""
+    one, other = (critics.build(team(), jax.random.key(k), joint=False, rank=2).members[0] for k in (0, 1))
+    other.stack = dataclasses.replace(other.stack, agents=("c", "d"))
+    actual = Critics(Team((one, other)), optax.adam(0.02), rows=2)
+    texts = {"a": TEXTS["a"]}
+    old, kept = actual.values(texts), jax.tree.map(np.array, actual.states[1])
+    assert sorted(old) == [0, 3]
+    metrics = actual.learn(texts, old, {0: 1.0, 3: 3.0})
+    assert {name.partition("/")[0] for name in metrics} == {"a"} and metrics["a/critic_loss"] > 0
+    chex.assert_trees_all_equal(actual.states[1], kept)
+    assert actual.values({}) == {}
 
 
 @pytest.mark.slow

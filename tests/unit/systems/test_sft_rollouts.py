@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import scripted_rounds
+from toolboxes import BOX
 
 from jaxmarl_llm.protocols import Pipeline, Simultaneous
+from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems import sft
 from jaxmarl_llm.systems.demonstrations import Encoded
 
@@ -19,6 +21,9 @@ PROTOCOLS = {
     "an answer of the second agent after each of the first": lambda prompts: Pipeline(prompts, 2),
     "an answer in the second turn after each of the first": lambda prompts: Simultaneous(
         prompts, 2, 2, again, later_samples=1
+    ),
+    "answers that may call tools, a request for each": lambda prompts: WithTools(
+        Simultaneous(prompts, 2), BOX, 1, AGENTS
     ),
     "one answer": lambda prompts: Simultaneous(prompts, 1),
 }
@@ -37,7 +42,7 @@ def imitated(credit):
     return [int(turn.completion[0]) for turn in credit.forest.turns]
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS][:2])
+@pytest.mark.parametrize("name", [*PROTOCOLS][:3])
 def test_a_conversation_and_a_joint_answer_imitate_demonstrations_of_one_number(name):
     forest, system = answered(name, "p", "q", "r")
     texts = imitated(system.assign(forest))

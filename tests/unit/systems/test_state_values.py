@@ -8,16 +8,19 @@ advantages is compared with finite differences of the expected reward.
 import collections
 import itertools
 
+import all_rollouts
 import numpy as np
 import pytest
 from all_rollouts import expected_gradient, logits_of, spoken, true_gradient
+from toolboxes import BOX, call
 
 from jaxmarl_llm.protocols import Discussion, Pipeline, Simultaneous, Tree
+from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.systems import actor_critic
 from jaxmarl_llm.systems.magrpo import CreditConfig
 from jaxmarl_llm.systems.td_targets import ReturnOptions
 
-AGENTS = ("a", "b")
+AGENTS, CALL = ("a", "b"), call("add", a=0)
 REWARDS = (0.0, 1.0, 3.0, 2.5, 0.5, 4.0, 1.5, 2.0, 6.0, 0.3, 1.1, 2.2, 5.0, 0.1, 0.7, 2.9)
 
 
@@ -98,6 +101,33 @@ def test_the_expected_gradient_is_the_true_one(name, system):
         true = true_gradient(rollouts, logits, lambda r: earned(r.forest), context)
         assert actual[context] == pytest.approx(true, abs=2e-6), context
     assert max(abs(value) for value in actual.values()) > 0.01
+
+
+@pytest.mark.parametrize("system", ["maac", "iac"])
+@pytest.mark.parametrize("agents", [("a",), AGENTS])
+def test_the_value_after_an_answer_is_that_before_any_call(system, agents):
+    """Whoever calls a tool in the second turn reads another prompt, whose value already says that it called."""
+
+    def asked(item):
+        return {agent: prompts(item)[agent] for agent in agents}
+
+    def told(answers):
+        return [dict.fromkeys(agents, "again") for _ in answers]
+
+    protocol = WithTools(Simultaneous(asked, 1, 2, told), BOX, 1, agents)
+    rollouts = [*all_rollouts.every(protocol, of_any_length, ("item",), lambda agent, word: ("1", CALL)[word])]
+    logits, recipe = logits_of(rollouts), actor_critic.RECIPES[system, "v"]
+    exact = Exact(recipe, rollouts, logits, ReturnOptions(turns=2))
+    learner = actor_critic.ActorCritic(recipe, exact, CreditConfig(turns=2))
+    actual = expected_gradient(rollouts, logits, lambda forest: learner.assign(forest).advantages)
+    true = {context: true_gradient(rollouts, logits, lambda r: earned(r.forest), context) for context in logits}
+    assert actual == pytest.approx(true, abs=2e-6)
+    assert max(map(abs, true.values())) > 0.05
+
+
+def of_any_length(item, words):
+    """Another reward for every way to come to an answer."""
+    return sum((1.5 + k) * word for k, word in enumerate(words)) - 0.7 * len(words)
 
 
 def test_what_the_critic_of_all_reads_before_each_answer():
