@@ -22,7 +22,7 @@ from jaxmarl_llm.tasks.judgement import is_sequential, task_ids
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import collate, packing
-from jaxmarl_llm.update.batches import split_minibatches
+from jaxmarl_llm.update.batches import Batch, split_minibatches
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
@@ -141,14 +141,7 @@ class Learner:
             pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
             rows, layout = [], member.stack.layout
             # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
-            present = {
-                agent
-                for batch in batches
-                for agent, lengths_R in zip(
-                    batch.agents or member.stack.agents, batch.lengths_NR, strict=True
-                )
-                if np.any(lengths_R)
-            }
+            present = _with_completions(batches, member.stack.agents)
             learners = [agent for agent in self.learners if agent in present]
             train_step = self._train_step or update.train_step
             for part in zip(*pieces, strict=True):
@@ -278,3 +271,13 @@ class Learner:
         if any(leaf.is_deleted() for leaf in leaves):  # donated to an update that failed
             return False
         return all(int(self.states[i].step) + n == done for i, n in self._without_turns.items())
+
+
+def _with_completions(batches: Sequence[Batch], agents: Sequence[str]) -> set[str]:
+    """The agents of a stack that have tokens to learn from in its batches; a batch may be of some of them."""
+    return {
+        agent
+        for batch in batches
+        for agent, lengths_R in zip(batch.agents or agents, batch.lengths_NR, strict=True)
+        if np.any(lengths_R)
+    }
