@@ -30,7 +30,9 @@ from jaxmarl_llm.utils.signals import INTERRUPTED, StopSignal
 EXPECTED = (UserError, InputError, ExecutorRefused, ExpertError, UserCodeError)
 SAVED = ".json"  # of the config that a run has saved
 CONFIG_FILE = "config_config"  # the module that ml_collections makes of --config's file
-WRAPPED = "Error whilst parsing config file"  # begins what ml_collections makes of an error in --config's file
+WRAPPED = (
+    "Error whilst parsing config file"  # begins what ml_collections makes of an error in --config's file
+)
 GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
 
