@@ -39,7 +39,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
     """
     # Imported here, so that --help and flag errors do not wait for JAX.
     from jaxmarl_llm.analysis.search import search
-    from jaxmarl_llm.factory import chat_options, protocols, tasks, teams
+    from jaxmarl_llm.factory import chat_options, protocols, step_search, tasks, teams
 
     known = ablation.members(config)
     if unknown := [name for name in names if name not in known]:
@@ -55,6 +55,7 @@ def ablate(config, workdir, names=()) -> list[search_results.SearchResult]:
             )
         validate(settings, f"the config of {name!r}")
         refuse_seeds(settings, "a search")
+        step_search.check_model(settings)
     resume_checks.ensure_writable(workdir)
     results, folders = [], []
     # All members share the searchers, so they are opened for a member with lessons if there is one.

@@ -21,7 +21,7 @@ from jaxmarl_llm import transcripts
 from jaxmarl_llm.analysis.audit import rescoring
 from jaxmarl_llm.analysis.audit.rescoring import Change, Order
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import programs, validate, workload
+from jaxmarl_llm.config import judged_by, programs, validate, workload
 from jaxmarl_llm.config.general import refuse_seeds
 from jaxmarl_llm.runs import run_folder
 from jaxmarl_llm.transcripts import JointAction
@@ -64,9 +64,9 @@ def rescore(workdir, config=None, reward: str | None = None) -> Rescored:
     from jaxmarl_llm.factory import inputs, systems, tasks  # import JAX: --help does not wait for it
 
     run_config = run_folder.load_run(workdir)
-    config = (config or run_config).copy_and_resolve_references()
+    config = config or run_config
     if reward is not None:
-        config.task.reward = reward
+        config = judged_by(config, reward)
     _check_protocols(run_config, config)
     validate(config)
     refuse_seeds(config, "a run")

@@ -21,7 +21,7 @@ from absl import flags
 
 from jaxmarl_llm import transcripts
 from jaxmarl_llm.cli import entry
-from jaxmarl_llm.config import sweeps
+from jaxmarl_llm.config import ConfigDict, sweeps, validate
 from jaxmarl_llm.config.options import leaves, no_such_field
 from jaxmarl_llm.runs.results import run
 from jaxmarl_llm.utils import console, files
@@ -102,6 +102,41 @@ def _shown(row: Mapping, prefix: str, sign: str = "") -> str:
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
+def check_values(config: str, shared: Sequence[str], field: str, values: Sequence[str]) -> None:
+    """Check the config at every value before the first one is evaluated.
+
+    Args:
+      config: as given to ``--config``. shared: the flags that change other fields of it.
+
+    Raises:
+      UserError: a value of another type than the field, or one that the config cannot have.
+    """
+    configs = {}
+    for value in values:
+        name, flag = f"{field}={value}", f"--config.{field}={value}"
+        try:
+            configs[name] = _parsed([f"--config={config}", *shared, flag])
+        except (flags.Error, TypeError, ValueError) as error:
+            reason = str(error).removeprefix(f"flag {flag}: ")
+            raise UserError(f"--values={','.join(values)}: {name} cannot be used: {reason}") from error
+        validate(configs[name], f"the config with {name}")
+    from jaxmarl_llm.factory import user_code  # imports JAX
+
+    user_code.check_all(configs)
+
+
+def _parsed(own: Sequence[str]) -> ConfigDict:
+    """The config of other flags than those of this process."""
+    values, argv = flags.FlagValues(), sys.argv
+    entry.define_config(flag_values=values)
+    sys.argv = [argv[0], *own]  # where ml_collections looks for the fields that flags change
+    try:
+        values(sys.argv)
+    finally:
+        sys.argv = argv
+    return values["config"].value
+
+
 def define_flags() -> None:
     """The command line. Not at import: other commands define flags of the same names in the same process."""
     entry.define_config()
@@ -124,6 +159,7 @@ def main(argv):
     workdir = pathlib.Path(args.workdir)
     files.ensure_writable(workdir / "vary.json", "give another --workdir")
     shared = sweeps.as_flags(flag.override_values)
+    check_values(flag.config_filename, shared, args.field, args.values)
     paths = {value: path_of(workdir, value) for value in args.values}
     run({
         path: command(flag.config_filename, shared, args.field, value, path, args.samples)

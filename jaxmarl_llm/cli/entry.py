@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -30,6 +30,9 @@ from jaxmarl_llm.utils.signals import INTERRUPTED, StopSignal
 EXPECTED = (UserError, InputError, ExecutorRefused, ExpertError, UserCodeError)
 SAVED = ".json"  # of the config that a run has saved
 CONFIG_FILE = "config_config"  # the module that ml_collections makes of --config's file
+WRAPPED = (
+    "Error whilst parsing config file"  # begins what ml_collections makes of an error in --config's file
+)
 GIVE_CONFIG = "give --config=configs/coding.py (others: ls configs)"
 flags.disclaim_key_flags()  # those that are defined here belong to the command, and to its --help
 
@@ -186,17 +189,24 @@ def parse(argv: list[str]) -> list[str]:
             logging.set_verbosity(logging.WARNING)  # libraries report what they do at INFO
         return rest
     except flags.Error as error:
-        first = error
-        while first.__context__ is not None:  # what a config file raised, before its traceback became text
-            first = first.__context__
-        if isinstance(first, EXPECTED) or _raised_by_config_file(first):
-            sys.exit(complain(first))
+        for raised in _chain(error):
+            traceback_as_text = str(raised).startswith(WRAPPED)
+            if not traceback_as_text and (isinstance(raised, EXPECTED) or _raised_by_config_file(raised)):
+                sys.exit(complain(raised))
         sys.exit(complain(str(error).removeprefix("flag --config=None: ")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # of ml_collections
         wrong = _wrong_field(argv)
         if not wrong or _in_get_config(error):
             raise  # a bug in a config file
         sys.exit(complain(wrong))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, the one that was being handled when it was raised, and so on."""
+    raised: BaseException | None = error
+    while raised is not None:
+        yield raised
+        raised = raised.__context__
 
 
 def _not_finite() -> str:

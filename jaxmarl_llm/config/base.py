@@ -74,6 +74,23 @@ def validate(config: ConfigDict, name: str = "the config") -> None:
         raise UserError(f"{name} cannot be used:\n  " + "\n  ".join(bad))
 
 
+def judged_by(config: ConfigDict, reward: str) -> ConfigDict:
+    """A copy with another ``task.reward``, and with defaults where a field is not read beside it.
+
+    Such a field belongs to the reward that the config had, as ``task.cooperation`` does; `validate` would
+    refuse it.
+    """
+    changed = config.copy_and_resolve_references()
+    changed.task.reward = reward
+    for path, each in FIELDS.items():
+        replaced = bool(reward) and path in task.OF_THE_TASKS_REWARD
+        if replaced or (fields.unread(each, changed) and not fields.unread(each, config)):
+            changed.update_from_flattened_dict({path: each.default})
+    if not changed.eval.vote:
+        changed.eval.chains = FIELDS["eval.chains"].default  # an amount, but refused without a vote
+    return changed
+
+
 def _unknown(config: ConfigDict, base: ConfigDict) -> list[str]:
     """Sentences about fields that no section declares: they would have no effect.
 

@@ -74,7 +74,8 @@ FIELDS = (
             "judge": "the last agents' answers; an answer that no other agent gave is replaced by the "
             "first agent's",
             "best": "no vote: the answer with the best score"},
-           read=Read(lambda c: c.task.kind == KIND and not c.task.reward, "only task.kind='reasoning' has votes")),
+           read=Read(lambda c: c.task.kind == KIND and not c.task.reward,
+                     "only task.kind='reasoning' without task.reward has votes")),
     number("task.score_flip", 0.2, "Probability that a noised score is wrong.", low=0.01, high=0.5),
 )  # fmt: skip
 

@@ -119,13 +119,18 @@ def build_critic(config, team: Team) -> StepCritic:
     )
 
 
-def load_critic(config, team: Team) -> StepCritic:
-    """The value model in the folder ``qstar.model``."""
-    folder = pathlib.Path(config.qstar.model)
-    if not (folder / ABOUT).is_file():
+def check_model(config) -> None:
+    """UserError if a config's values are fitted ones and the folder ``qstar.model`` has none."""
+    if config.qstar.value == qstar.FITTED and not (pathlib.Path(config.qstar.model) / ABOUT).is_file():
         raise UserError(
             f"qstar.model={config.qstar.model!r}: there is no model of experiments.values in this folder"
         )
+
+
+def load_critic(config, team: Team) -> StepCritic:
+    """The value model in the folder ``qstar.model``."""
+    check_model(config)
+    folder = pathlib.Path(config.qstar.model)
     own, saved = about(config, team), formats.read(folder / ABOUT)
     saved = {"seed": own.get("seed"), **saved}  # missing in files of earlier versions
     for name, now in own.items():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmarl_llm.forest import Node, SpeakRequest, Turn
-from jaxmarl_llm.protocols.exchange import FIELD
+from jaxmarl_llm.protocols.exchange import FIELD, check_combinable
 from jaxmarl_llm.protocols.types import Episode, Protocol, item_name
 from jaxmarl_llm.utils import dotted
 from jaxmarl_llm.utils.errors import UserError
@@ -36,14 +36,18 @@ def build(name: str, config, task, samples: int | None) -> Protocol:
     missing = [part for part in ("step", "observe") if not callable(getattr(protocol, part, None))]
     if missing:
         raise UserError(f"{FIELD} {name!r} gave a {type(protocol).__name__} without {', '.join(missing)}")
-    return CustomProtocol(protocol)
+    return CustomProtocol(protocol, combined=samples is None and config.train.joint_mode == "cross")
 
 
 class CustomProtocol:
-    """A protocol of the user's own: UserCodeError if it raises, UserError if it ends without an answer to an item."""
+    """A protocol of the user's own: UserCodeError if it raises, UserError if it ends without an answer to an item.
 
-    def __init__(self, protocol: Protocol):
-        self._protocol = protocol
+    ``combined``: samples of the agents are judged in all combinations, which is refused, with UserError, where
+    an agent reads one sample of another.
+    """
+
+    def __init__(self, protocol: Protocol, combined: bool = False):
+        self._protocol, self._combined = protocol, combined
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._protocol, name)
@@ -65,7 +69,10 @@ class CustomProtocol:
 
     def observe(self, state: Episode, turns: Sequence[Turn]) -> list[Node]:
         """The protocol's own nodes."""
-        return self._call("observe", state, turns)
+        nodes = self._call("observe", state, turns)
+        if self._combined and isinstance(nodes, list):
+            check_combinable(nodes, state)
+        return nodes
 
     def _call(self, method: str, state: Episode, *more: Any) -> Any:
         """The result of a method, as a list where it is one: a generator has run to its end, and may have raised."""

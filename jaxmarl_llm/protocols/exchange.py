@@ -51,6 +51,23 @@ def completed_nodes(
     return nodes
 
 
+def check_combinable(nodes: Sequence[Any], state: Episode) -> None:
+    """UserError for an agent whose samples at a node continue different turns: each reads another text.
+
+    Such a sample was written for the partners' sample that it reads, so it is judged with no other. Nodes
+    with faults that `completed_nodes` reports are left to it.
+    """
+    for node in nodes:
+        if not isinstance(node, Node) or _of_node(node, state, None):
+            continue
+        for agent, ids in node.turns.items():
+            if len({state.turns[i].parent for i in ids}) > 1:
+                raise UserError(
+                    f"train.joint_mode='cross': the samples of {agent!r} about {item_name(state.items[node.item])} "
+                    f"continue different turns, so {FIELD} lets agents read each other; allowed is 'aligned'"
+                )
+
+
 def _list(name: str, method: Callable, state: Episode, *more: Any) -> list:
     """The result of a method of a protocol, as a list."""
     given = method(state, *more)

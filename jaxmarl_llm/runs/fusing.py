@@ -86,6 +86,8 @@ def run(asked: Asked, config, student, train: Callable[[Any, str], dict]) -> lis
 
 def _with_source(asked: Asked, team, student, source: pathlib.Path):
     """The student's config with its texts and its start; ``team``: the team's config."""
+    if asked.begin and asked.begin not in team.team.agents:
+        raise UserError(f"--begin={asked.begin!r}: the team has the agents {', '.join(team.team.agents)}")
     made = student.copy_and_resolve_references()
     made.sft.source = str(source)
     if asked.begin:

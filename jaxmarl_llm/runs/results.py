@@ -86,5 +86,6 @@ def run(made: Mapping[pathlib.Path, list[str]], call: Callable = subprocess.run)
         path.parent.mkdir(parents=True, exist_ok=True)
         formats.write(_record(path), {"setting": _setting(made[path])})
         if call(made[path]).returncode or not finished(path):
-            raise CommandFailed(f"this command failed or was stopped; the same command continues: {line}")
+            again = shlex.join(["python", *made[path][1:]])
+            raise CommandFailed(f"this command failed or was stopped; the same command continues: {again}")
         eta.tick()

@@ -158,12 +158,13 @@ def test_a_flag_of_a_field_that_no_agent_has():
     ("--config.team.agent.1x.lr=3", "--config.team.agent.1x.lr: allowed is"),
     ("--config.team.agent.größe.lr=3", "--config.team.agent.größe.lr: allowed is"),
     ("--config.team.agent.=3", "there is no config field 'team.agent.'"),
+    ("--config=configs/world.py:agents=x", "config option agents='x' must be of type int"),
     ("--config.team.agent.items.lr=3", "team.agent.items.lr: no agent can be called 'items'"),
 ])  # fmt: skip
-def test_flags_of_no_field_of_an_agent_are_one_sentence(flag, message):
+def test_flags_that_cannot_be_parsed_are_one_sentence(flag, message):
     """In a process of its own: flags are those of the process."""
     code = "import sys; from jaxmarl_llm.cli import entry; entry.define_config(); entry.parse(sys.argv)"
-    argv = [sys.executable, "-c", code, "--config=configs/game.py", flag]
+    argv = [sys.executable, "-c", code, *([] if flag.startswith("--config=") else ["--config=configs/game.py"]), flag]
     done = subprocess.run(argv, capture_output=True, cwd=ROOT, encoding="utf-8", env=os.environ | {"PYTHONUTF8": "1"})
     assert done.returncode == 1 and done.stderr.startswith(f"error: {message}"), done.stderr
     assert done.stderr.count("\n") == 1

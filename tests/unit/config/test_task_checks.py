@@ -2,8 +2,8 @@
 
 import pytest
 
-from configs import coding
-from jaxmarl_llm.config import base_config, validate
+from configs import coding, commits, reasoning, writing
+from jaxmarl_llm.config import base_config, judged_by, validate
 from jaxmarl_llm.config.task import MOST_ROLES
 from jaxmarl_llm.executor import MAX_AGENTS
 
@@ -65,6 +65,30 @@ def test_what_is_refused(fields, sentence):
 ])  # fmt: skip
 def test_what_is_allowed(fields):
     assert complaints(fields) == []
+
+
+@pytest.mark.parametrize("of", [
+    lambda: coding.get_config("he_1turn"), lambda: writing.get_config("arxiv"), reasoning.get_config,
+    lambda: reasoning.get_config("words,solo"), commits.get_config, lambda: commits.get_config("study"),
+])  # fmt: skip
+def test_a_config_may_be_judged_by_another_reward(of):
+    """As `experiments.rescore` does; what only the config's own reward reads has its default then."""
+    config = of()
+    actual = judged_by(config, REWARD)
+    validate(actual)
+    assert actual.task.reward == REWARD and config.task.reward == "" and actual.train == config.train
+
+
+def test_fields_of_a_reward_that_is_replaced_have_their_defaults():
+    config = reasoning.get_config()
+    config.eval.chains = config.eval.samples = 3
+    actual = judged_by(config, REWARD)
+    validate(actual)
+    assert (actual.task.total, actual.eval.vote, actual.eval.chains, actual.eval.samples) == ("mean", "", 1, 3)
+    actual.task.reward_workers = 2
+    actual = judged_by(actual, "")
+    validate(actual)
+    assert actual.task.reward_workers == 1
 
 
 def test_a_team_is_as_large_as_the_executor_allows():

@@ -5,7 +5,7 @@ import json
 import pytest
 import scripted_timing
 
-from configs import ablation, coding, lessonl
+from configs import ablation, coding, lessonl, qstar
 from experiments import ablate
 from jaxmarl_llm.analysis.search import search
 from jaxmarl_llm.config import validate
@@ -121,4 +121,6 @@ def test_what_is_refused(executor, tmp_path):
         ablate.ablate(coding.get_config(), tmp_path)
     with pytest.raises(ValueError, match=r"the config of 'mapcoder' .*\s+search.plans=3: must divide"):
         ablate.ablate(config_of(team__agents=("a", "b"), team__models=("scripted:mixture",) * 2), tmp_path)
+    with pytest.raises(ValueError, match="qstar.model='.*gone': there is no model of experiments.values in this fol"):
+        ablate.ablate(qstar.get_config(f"smoke,model={tmp_path / 'gone'}"), tmp_path)
     assert not list(tmp_path.iterdir())

@@ -62,6 +62,21 @@ def test_every_value_has_a_folder_of_its_own(tmp_path):
     assert {vary.path_of(tmp_path, value).parent.parent for value in values} == {tmp_path}
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of how ml_collections loads a file
+@pytest.mark.parametrize("field, value, message", [
+    ("train.protocol", "team", "the config with train.protocol=team cannot be used:\n  train.protocol='team': allowed"),
+    ("seed", "a", "--values=0,a: seed=a cannot be used: invalid literal for int"),
+    ("task.reward", "gone.away", "task.reward=gone.away: task.reward 'gone.away': cannot import 'gone'"),
+])  # fmt: skip
+def test_every_value_is_checked_before_the_first_is_evaluated(field, value, message):
+    first = {"train.protocol": "pipeline", "seed": "0", "task.reward": ""}[field]
+    shared = ["--config.train.joint_mode=aligned"]
+    vary.check_values("configs/reasoning.py:smoke", [*shared, "--config.task.total=mean"], "seed", ["0", "1"])
+    with pytest.raises(UserError) as caught:
+        vary.check_values("configs/coding.py:smoke", shared, field, [first, value])
+    assert message in str(caught.value)
+
+
 def test_what_is_evaluated_is_not_evaluated_again(tmp_path):
     done, open_ = evaluated(tmp_path / "0", {"a": [1.0]}), tmp_path / "1" / vary.RESULT
     made = {

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 import tiny
+from ml_collections import config_dict
 from tiny_rollouts import ITEM_IDS, KEY, PARAMS, built, run, total
 
 from jaxmarl_llm.factory import rollouts
-from jaxmarl_llm.protocols import Simultaneous
+from jaxmarl_llm.protocols import Pipeline, Simultaneous, custom
 from jaxmarl_llm.protocols.custom import CustomProtocol
 from jaxmarl_llm.protocols.with_tools import WithTools
 from jaxmarl_llm.rollout.scoring import TaskScorer
@@ -29,6 +30,10 @@ def own(step=lambda requests: requests, observe=lambda nodes: nodes):
             return observe(inner.observe(state, turns))
 
     return CustomProtocol(Own())
+
+
+def piped(config, task, samples):
+    return Pipeline(task.prompts, samples or 2)
 
 
 def each(**changes):
@@ -98,6 +103,18 @@ def test_an_item_that_nobody_answers_ends_the_run():
         given = protocol, built(), trainables, TaskScorer.of_team(TASK, built(), "aligned"), ITEM_IDS, KEY
         with pytest.raises(ValueError, match=f"train.protocol: it ended without a joint answer to {left}; obs"):
             rollouts.run(*given, **options)
+
+
+def test_samples_that_read_a_partners_are_not_combined():
+    pipeline, long = Pipeline(TASK.prompts, samples=2), {"max_prompt_tokens": 64}
+    assert run(TASK, protocol=CustomProtocol(pipeline), **long).joints
+    with pytest.raises(ValueError, match="joint_mode='cross': the samples of 'b' about zzz continue different turns"):
+        run(TASK, "cross", protocol=CustomProtocol(pipeline, combined=True), **long)
+    simultaneous = Simultaneous(TASK.prompts, samples=2)
+    assert len(run(TASK, "cross", protocol=CustomProtocol(simultaneous, combined=True)).joints) == 8
+    cross = config_dict.ConfigDict({"train": {"joint_mode": "cross"}})
+    for samples in (None, 2):  # in training, and in an evaluation, whose samples are not combined
+        assert custom.build(f"{__name__}.piped", cross, TASK, samples)._combined is (samples is None)
 
 
 def test_a_bug_of_ours_keeps_its_traceback():

@@ -55,6 +55,13 @@ def test_the_student_has_a_name_of_its_own():
         fusing._with_source(Asked("x", "y", "latest"), config, made, "texts.jsonl")
 
 
+def test_the_student_begins_as_an_agent_of_the_team():
+    config = game.get_config()
+    asked = Asked("x", "y", "latest", begin="mian")
+    with pytest.raises(UserError, match=f"--begin='mian': the team has the agents {', '.join(config.team.agents)}"):
+        fusing._with_source(asked, config, fused_student.of_team(config, TRAINING), "texts.jsonl")
+
+
 class Stopped(Exception):
     """Stands for the answers, which are not drawn."""
 
