@@ -27,6 +27,7 @@ _PLAIN = (
     *WORLDS, "task.shown_score", "sft.source", "commits.encoder", "experience.encoder", "gate.encoder",
     "lessons.encoder", "router.encoder", "qstar.value", "qstar.process",
 )  # fmt: skip
+NAMES_ONLY = ("task.reward", "train.loss")  # have no built-in values: what they hold is a dotted name, or wrong
 # How each field that may hold a dotted name is resolved.
 FIELDS: dict[str, Callable[[str], Callable]] = {
     "task.kind": custom_task.resolve,
@@ -46,7 +47,7 @@ def given(config) -> dict[str, str]:
     return {
         path: name
         for path, name in names.items()
-        if any(mark in name for mark in ".:") and not name.endswith(FILE)
+        if (any(mark in name for mark in ".:") and not name.endswith(FILE)) or (name and path in NAMES_ONLY)
     }
 
 

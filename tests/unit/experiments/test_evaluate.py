@@ -158,6 +158,8 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
         evaluations.evaluate_run(voting, samples=1)
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
         evaluations.evaluate_run(CONFIG, workdir, 7)
+    with pytest.raises(ValueError, match="'runs/nowhere': there is no such folder, so it holds no run and no team"):
+        evaluations.evaluate_run(CONFIG, "runs/nowhere")
 
 
 def test_scores_that_never_applied_are_null_and_shown_empty():

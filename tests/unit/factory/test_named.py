@@ -91,3 +91,10 @@ def test_a_script_that_exits_when_it_is_imported(tmp_path, monkeypatch):
         user_code.check(config(task__reward="own_script.x"))
     with pytest.raises(UserError, match=message):
         user_code.check_all({"lr=1": config(task__reward="own_script.x")})
+
+
+@pytest.mark.parametrize("path", ["task.reward", "train.loss"])
+def test_a_name_without_its_module_is_refused(path):
+    made = config(**{path.replace(".", "__"): "my_function"})
+    with pytest.raises(UserError, match=f"{path} 'my_function': expected 'package.module:function'"):
+        user_code.check(made)
