@@ -134,6 +134,8 @@ def refuse_samples() -> None:
                 f"--{name} is not allowed in a search, which has one answer for each problem: the best "
                 "program of all rounds. How many are tried say --config.train.turns and .team.agents"
             )
+    if flags.FLAGS["agent_map"].present:
+        raise UserError("--agent_map is not allowed in a search: its agents have the names of the config")
 
 
 def define_flags() -> None:
@@ -143,9 +145,7 @@ def define_flags() -> None:
     flags.DEFINE_string("team", "", "Folder of a team that experiments.export wrote, in place of --workdir.")
     flags.DEFINE_string("base", "", "With --team: the base model here, if it is not where team.json says.")
     flags.DEFINE_string("step", BEST, "Checkpoint of the run: best, latest or a step.")
-    flags.DEFINE_list(
-        "agent_map", [], "Agents of another name in the run, e.g. aux1=aux,aux2=aux; with --config."
-    )
+    flags.DEFINE_list("agent_map", [], "Agents with another name in the run, e.g. aux1=aux,aux2=aux.")
     flags.DEFINE_enum("split", "test", list(EVALUATED), "Problems to answer.")
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
     flags.DEFINE_list("k", ["1"], "Report pass@k for these, e.g. 1,3,5.")
@@ -180,11 +180,6 @@ def main(argv):
     if args.team:
         saved_agents.read_team(args.team)
     config = run_folder.load_run(workdir) if args.config is None else args.config
-    if args.agent_map and (args.config is None or not workdir or searches(config)):
-        raise app.UsageError(
-            "--agent_map goes with --config and --workdir or --team, and not with a search: it names the run's "
-            "agents that answer as those of the config"
-        )
     if args.base:
         if config.team.models:
             raise UserError(

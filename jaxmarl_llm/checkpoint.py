@@ -245,6 +245,7 @@ def _read(folder, which, like: dict[str, Any]):
     matching = {BEST: best[-1:], LATEST: steps[-1:]}.get(which, [step for step in steps if step == which])
     if not matching:
         exist = f"steps {steps}" + (f" and {BEST!r}" if best else "")
+        exist += "" if folder.is_dir() else " (the folder does not exist)"
         raise UserError(f"no checkpoint {which!r} in {folder}; there are {exist}")
     path = (folder / BEST if which == BEST else folder) / str(matching[0])
     args = {name: ocp.args.StandardRestore(tree) for name, tree in like.items()}

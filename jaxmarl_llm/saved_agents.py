@@ -99,8 +99,6 @@ def restore_team(
 
 
 def _checkpoints(folder) -> pathlib.Path:
-    if not pathlib.Path(folder).is_dir():
-        raise UserError(f"{str(folder)!r}: there is no such folder, so it holds no run and no team")
     return pathlib.Path(folder) / "checkpoints"
 
 

@@ -157,6 +157,8 @@ def evaluate_run(
     """
     check_read(config, workdir)
     names = agent_names(agent_map, config.team.agents, "--agent_map")
+    if names and not workdir:
+        raise UserError(f"--agent_map={tuple(agent_map)!r}: without a run there are no agents to take")
     config = chat_options.dated(config, workdir)
     samples = samples or config.eval.samples
     for k in ks:

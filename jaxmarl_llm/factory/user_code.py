@@ -27,7 +27,10 @@ _PLAIN = (
     *WORLDS, "task.shown_score", "sft.source", "commits.encoder", "experience.encoder", "gate.encoder",
     "lessons.encoder", "router.encoder", "qstar.value", "qstar.process",
 )  # fmt: skip
-NAMES_ONLY = ("task.reward", "train.loss")  # have no built-in values: what they hold is a dotted name, or wrong
+NAMES_ONLY = (
+    "task.reward",
+    "train.loss",
+)  # have no built-in values: what they hold is a dotted name, or wrong
 # How each field that may hold a dotted name is resolved.
 FIELDS: dict[str, Callable[[str], Callable]] = {
     "task.kind": custom_task.resolve,

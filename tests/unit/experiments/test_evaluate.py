@@ -104,6 +104,11 @@ def test_names_that_no_agent_has_are_refused(workdir, pairs, sentence):
         evaluations.evaluate_run(CONFIG, workdir, "latest", agent_map=pairs)
 
 
+def test_without_a_run_there_are_no_agents_to_take():
+    with pytest.raises(ValueError, match="--agent_map=.*: without a run there are no agents to take"):
+        evaluations.evaluate_run(CONFIG, agent_map=["aux=main"])
+
+
 def test_the_untrained_team_shown_and_written(tmp_path):
     by_mode, report = evaluations.evaluate_run(CONFIG)
     assert completions(by_mode["greedy"]) == completions(expected(0, "greedy"))
@@ -158,7 +163,7 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
         evaluations.evaluate_run(voting, samples=1)
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
         evaluations.evaluate_run(CONFIG, workdir, 7)
-    with pytest.raises(ValueError, match="'runs/nowhere': there is no such folder, so it holds no run and no team"):
+    with pytest.raises(ValueError, match=r"no checkpoint 'best' in .*runs/nowhere/checkpoints; .*\(the folder does not exist\)"):
         evaluations.evaluate_run(CONFIG, "runs/nowhere")
 
 
