@@ -1,7 +1,7 @@
 """Language models answer questions with checkable answers, alone or after reading each other's answers.
 
 Command:   python -m experiments.train --config=configs/reasoning.py
-Result:    riddles: docs/reasoning.md; sums and words: not measured yet
+Result:    riddles: docs/reasoning.md; sums: docs/comparison.md#questions; words: not measured yet
 Cost:      not measured yet; two CPU cores are enough
 Variants (after a colon, comma-separated):
   words          sums in words instead of sums of numbers

@@ -136,7 +136,7 @@ ROWS = {
             ),
         ),
         differs="a riddle made for influence, a tiny model, a script as partner, the test asks the training questions; "
-        "no verifier. Of sums and words nothing is measured",
+        "no verifier. Of sums one seed is measured (comparison.md, Questions), of words nothing",
     ),
     "mlpo": Row(
         title="MLPO", source="arXiv 2507.08960", trained="the leader", level="text",
