@@ -57,10 +57,9 @@ def commands_of(workdir: pathlib.Path, seed: int, task: str, samples: int) -> di
     for name, (member, more) in ALONE.items():
         for answers in PER_VOTE.values():
             vote = ["--config.eval.vote=majority", f"--config.eval.chains={answers}"]
+            vote.append(f"--config.eval.samples={samples * PER_VOTE[2]}")
             title = f"{name}, {answers} answers"
-            made[title] = evaluate(
-                member, "grpo", title, [*more, *vote, f"--samples={samples * PER_VOTE[2]}"]
-            )
+            made[title] = evaluate(member, "grpo", title, [*more, *vote])
     return made
 
 

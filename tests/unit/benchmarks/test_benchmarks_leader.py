@@ -5,6 +5,7 @@ import pytest
 from benchmarks import leader
 from configs import compare
 from experiments.compare import folder_of
+from jaxmarl_llm.config import validate
 from jaxmarl_llm.runs.results import result_of
 
 
@@ -22,7 +23,11 @@ def test_every_row_is_an_evaluation_of_a_member_that_the_comparison_trains(tmp_p
         assert agents[0] == "first" and len(agents) == (1 if name.startswith("majority") else 4)
         # Each row of a question draws 24 answers, eight of them for a result or four for each of two.
         if name.startswith("majority"):
-            assert flags["samples"] == "24" and flags["config.eval.chains"] in ("4", "8")
+            chains, samples = flags["config.eval.chains"], flags["config.eval.samples"]
+            made_of = compare.get_config(f"task=sums,member={like}")
+            made_of.eval.update(vote="majority", chains=int(chains), samples=int(samples))
+            validate(made_of)
+            assert samples == "24" and chains in ("4", "8")
         else:
             assert flags["samples"] == ("3" if "two turns" in name else "6")
 
