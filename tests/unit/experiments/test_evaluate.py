@@ -163,7 +163,8 @@ def test_what_cannot_be_evaluated_is_refused_before_a_model_is_loaded(workdir, m
         evaluations.evaluate_run(voting, samples=1)
     with pytest.raises(ValueError, match=r"no checkpoint 7 in .*steps \[4\] and 'best'"):
         evaluations.evaluate_run(CONFIG, workdir, 7)
-    with pytest.raises(ValueError, match=r"no checkpoint 'best' in .*runs/nowhere/checkpoints; .*\(the folder does not exist\)"):
+    missing = r"no checkpoint 'best' in .*runs/nowhere/checkpoints; .*\(the folder does not exist\)"
+    with pytest.raises(ValueError, match=missing):
         evaluations.evaluate_run(CONFIG, "runs/nowhere")
 
 
