@@ -348,7 +348,8 @@ def test_files_that_hold_no_results(tmp_path, content, message):
 
 
 def test_the_files_of_the_documentation_are_results():
-    assert command.finished([str(ROOT / "docs" / "comparison_runs.json")])
+    for name in ("comparison_runs.json", "sums_runs.json"):
+        assert command.finished([str(ROOT / "docs" / name)])
     for key in ("results", "without_advice"):
         assert command.finished([str(ROOT / "docs" / "short_turns_runs.json")], key)
 
