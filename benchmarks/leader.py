@@ -16,6 +16,7 @@ import pathlib
 import sys
 
 from benchmarks import commands
+from experiments.compare import folder_of
 from jaxmarl_llm.analysis.report.methods import with_intervals
 from jaxmarl_llm.cli import entry
 from jaxmarl_llm.runs.results import run
@@ -46,7 +47,7 @@ def commands_of(workdir: pathlib.Path, seed: int, task: str, samples: int) -> di
         out = workdir / "leader" / f"seed{seed}" / f"{name.replace(' ', '_').replace(',', '')}.json"
         return [
             sys.executable, "-m", "experiments.evaluate", f"--config=configs/compare.py:task={task},member={like}",
-            f"--config.seed={seed}", f"--workdir={workdir / member / f'seed{seed}'}", "--step=latest", *more,
+            f"--config.seed={seed}", f"--workdir={folder_of(workdir, member, seed)}", "--step=latest", *more,
             f"--out={out}",
         ]  # fmt: skip
 

@@ -105,7 +105,7 @@ SHORT_WARM = {**WARM, "train.steps": _CONVENTION.warm_up.steps, "train.lr": _CON
 SHORT_LATER = {**LATER, "train.steps": 12, "train.prompts": 4}
 RATES = {"convention": _CONVENTION.train.lr}  # where it is not `WARM_RATE`
 # Systems for questions: what counts is the answer of the only or last agent, or the mean of both agents'. (In a
-# vote of two that differ the first one's answer counts: the second would learn nothing.)
+# vote of two that differ the first one's answer counts, and the reward hardly depends on the second.)
 TWO = {"team.agents": ("first", "second")}
 PEERS = ("first", "second", "third")
 QUESTIONS = {
