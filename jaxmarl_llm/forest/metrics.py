@@ -16,6 +16,16 @@ from jaxmarl_llm.tasks.types import Task
 # One program each: run operation by operation, the first iteration would compile dozens.
 _sign_agreement = jax.jit(credit.sign_agreement)
 _variance_shares = jax.jit(credit.variance_shares)
+# Metrics of an update that are means over tokens, or the largest of them (`update.diagnostics`).
+OF_TOKENS = (
+    "ratio_mean",
+    "ratio_max_deviation",
+    "clip_fraction",
+    "approx_kl",
+    "outside_bound",
+    "entropy",
+    "kl",
+)
 
 
 def reward_metrics(forest: Forest, task: Task) -> dict[str, float]:
@@ -164,30 +174,38 @@ def reward_tables(forest: Forest) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def update_metrics(
-    agents: tuple[str, ...], metrics: Mapping[str, Any], learners: Sequence[str] | None = None
+    agents: tuple[str, ...],
+    metrics: Mapping[str, Any],
+    learners: Sequence[str] | None = None,
+    present: Collection[str] | None = None,
 ) -> dict[str, float]:
     """The update's metrics, arrays (N,), keyed ``<agent>/<name>``; only for ``learners``, None: for all.
 
-    The importance ratios are named ``ratio0``: those of an iteration's first minibatch must be 1.
+    The importance ratios are named ``ratio0``: those of an iteration's first minibatch must be 1. ``present``:
+    agents that have completions in the minibatch, None: all; the others have no means over tokens (`OF_TOKENS`).
     """
     first = {"ratio_mean": "ratio0", "ratio_max_deviation": "ratio0_max_deviation"}
-    named = {first.get(name, name): np.asarray(values) for name, values in metrics.items()}
     return {
-        f"{agent}/{name}": float(values[n])
-        for name, values in named.items()
+        f"{agent}/{first.get(name, name)}": float(np.asarray(values)[n])
+        for name, values in metrics.items()
         for n, agent in enumerate(agents)
         if learners is None or agent in learners
+        if present is None or agent in present or name not in OF_TOKENS
     }
 
 
 def over_minibatches(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means of `update_metrics` over the minibatches of an iteration; ``ratio0`` is of the first only.
+    """Means of `update_metrics` over the minibatches that have them; ``ratio0`` is of the first only.
 
     If any value is not finite, neither is the mean.
     """
-    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    first = {name: value for name, value in rows[0].items() if "/ratio0" in name}
-    return means | {name: value for name, value in first.items() if np.isfinite(means[name])}
+    values_of: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values_of.setdefault(name, []).append(value)
+    means = {name: float(np.mean(values)) for name, values in values_of.items()}
+    first = {name: rows[0].get(name) for name in means if "/ratio0" in name and np.isfinite(means[name])}
+    return {name: value for name, value in (means | first).items() if value is not None}
 
 
 def tokens(forest: Forest) -> int:

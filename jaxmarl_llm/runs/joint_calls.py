@@ -241,4 +241,5 @@ def _packed(batches: Sequence[Packed]) -> Packed:
         None if first.agents is None else _names(first.agents, len(batches)),
         first.sampling,
         _if_any(functools.partial(_stems, axis=1), [batch.stems for batch in batches]),
+        _if_any(np.concatenate, [batch.weight_N for batch in batches]),
     )

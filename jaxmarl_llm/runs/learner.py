@@ -124,46 +124,66 @@ class Learner:
         by_agent, without = {}, []
         self._keep_states()
         for i in self._learning if credit.learn else ():
-            member, sampling = self._team.members[i], self._loss.sampling
-            how = dict(pad_id=member.tokenizer.pad_id, learners=self.learners)
-            sizes = self._prompt_sizes[i]
-            # Given texts are packed with their prompts: another width would only be compiled again.
-            how["prompt_sizes"] = sizes.largest() if sizes and self._loss.given_texts else sizes
-            how |= {"all_turns": self._turns, "period": workload.period(self.config)}
-            how["teachers"] = credit.teachers
-            how["held_together"] = None if self._loss.given_texts else self._loss.held_together
-            advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
-            batches = collate.of_learners(credit.forest, advantages, member.stack, sampling, **how)
+            batches = self._batches(i, credit)
             if not batches:
                 without.append(i)
                 continue
-            epochs, parts = self.config.train.epochs, self.config.train.minibatches
-            pieces = [split_minibatches(batch, parts) * epochs for batch in batches]
-            rows, layout = [], member.stack.layout
+            rows = []
+            agents = self._team.members[i].stack.agents
             # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
-            present = _with_completions(batches, member.stack.agents)
-            learners = [agent for agent in self.learners if agent in present]
-            train_step = self._train_step or update.train_step
-            for part in zip(*pieces, strict=True):
-                packed = tuple(
-                    self._loss.pack(b, layout.for_stack(b.prompts_NBP.shape[0]).shards) for b in part
+            present = _with_completions(batches, agents)
+            rates = training.rates(self.config, agents, present)
+            pieces = [split_minibatches(batch, self.config.train.minibatches) for batch in batches]
+            for minibatch in [*zip(*pieces, strict=True)] * self.config.train.epochs:
+                new = self._descend(i, minibatch, credit.gradients.get(i), rates)
+                learners = [agent for agent in self.learners if agent in present]
+                rows.append(
+                    metrics.update_metrics(agents, new, learners, _with_completions(minibatch, agents))
                 )
-                fixed = member.stack, self._loss, self._optimizer, member.base, self.states[i]
-                others = dict(
-                    more=credit.gradients.get(i),
-                    rates=training.rates(self.config, member.stack.agents, present),
-                    reference=member.reference,
-                )
-                self._compile(how["prompt_sizes"], fixed, packed, others)
-                self.states[i], new = train_step(*fixed, packed, **others)
-                new = jax.device_get(new)
-                rows.append(metrics.update_metrics(member.stack.agents, new, learners))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return by_agent | metrics.over_minibatches(rows)
             by_agent |= metrics.over_minibatches(rows)
         for i in without:
             self._without_turns[i] += workload.updates_per_iteration(self.config)
         return by_agent
+
+    def _batches(self, i: int, credit: Credit) -> list[Batch]:
+        """What member i learns from in an iteration; [] if its agents have no turns."""
+        member, loss = self._team.members[i], self._loss
+        advantages = credit.advantages if credit.token_advantages is None else credit.token_advantages
+        batches = collate.of_learners(
+            credit.forest,
+            advantages,
+            member.stack,
+            loss.sampling,
+            pad_id=member.tokenizer.pad_id,
+            learners=self.learners,
+            prompt_sizes=self._sizes(i),
+            all_turns=self._turns,
+            period=workload.period(self.config),
+            teachers=credit.teachers,
+            held_together=None if loss.given_texts else loss.held_together,
+        )
+        return [loss.kept(batch) for batch in batches]
+
+    def _sizes(self, i: int):
+        """What prompts of member i are padded to; None: what each batch needs."""
+        sizes = self._prompt_sizes[i]
+        # Given texts are packed with their prompts: another width would only be compiled again.
+        return sizes.largest() if sizes and self._loss.given_texts else sizes
+
+    def _descend(self, i: int, minibatch: Sequence[Batch], more, rates: update.Rates | None) -> dict:
+        """One optimizer step of member i, see `update.train_step`; its metrics, arrays (N,) on the host."""
+        member = self._team.members[i]
+        layout = member.stack.layout
+        packed = tuple(
+            self._loss.pack(batch, layout.for_stack(batch.prompts_NBP.shape[0]).shards) for batch in minibatch
+        )
+        fixed = member.stack, self._loss, self._optimizer, member.base, self.states[i]
+        others = dict(more=more, rates=rates, reference=member.reference)
+        self._compile(self._sizes(i), fixed, packed, others)
+        self.states[i], new = (self._train_step or update.train_step)(*fixed, packed, **others)
+        return jax.device_get(new)
 
     def _compile(self, sizes, fixed: tuple, packed: Sequence[packing.Packed], others: dict) -> None:
         """Compile the update for prompts of all widths, if that is wanted; arguments are those of one width."""

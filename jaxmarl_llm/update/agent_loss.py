@@ -106,8 +106,7 @@ class LossConfig:
 
     def pack(self, batch: Batch, shards: int = 1) -> Packed:
         """Pack a batch for `gradients`, without completions that cannot or must not affect this loss."""
-        if self.drop_truncated:
-            batch = _without_truncated(batch)
+        batch = self.kept(batch)
         if self.given_texts:
             batch = batches.prompts_in_rows(batch, shards)
         return packing.pack(
@@ -119,6 +118,19 @@ class LossConfig:
             padded=self.comlrl_compat,
             shards=shards,
         )
+
+    def kept(self, batch: Batch) -> Batch:
+        """The batch without the completions that ``drop_truncated`` ignores: their length is 0.
+
+        UserError if it does not say which completions were cut off.
+        """
+        if not self.drop_truncated:
+            return batch
+        if batch.finished_NR is None:
+            raise UserError(
+                "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
+            )
+        return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
 
     def _prompts(self, batch: Batch) -> int:
         """Prompts of a micro-batch."""
@@ -141,15 +153,6 @@ class LossConfig:
         """Number of prompts in a batch, and of completions per prompt."""
         prompts = batch.prompts_NBP.shape[1]
         return prompts, batch.lengths_NR.shape[1] // prompts
-
-
-def _without_truncated(batch: Batch) -> Batch:
-    """The batch with length 0 (no completion) for every completion that was cut off."""
-    if batch.finished_NR is None:
-        raise UserError(
-            "drop_truncated=True: finished_NR of the batch is None; it must say of every completion"
-        )
-    return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
 
 
 def agent_loss(stack, config: LossConfig, variables, reference, read, rows: Rows):

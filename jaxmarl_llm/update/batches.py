@@ -29,6 +29,7 @@ class Batch:
       stems: common tokens of adjacent prompts after ``shared``, such as an earlier prompt that they extend.
       teacher_ids_NRLK, teacher_logprobs_NRLK: a teacher's likeliest tokens at each position, and their
         log-probabilities, -inf if there are fewer than K (`losses.distillation`); None: no teacher.
+      weight_N: factor of each agent's loss, see `split_minibatches`; None: 1.
     """
 
     prompts_NBP: jax.Array
@@ -45,13 +46,15 @@ class Batch:
     stems: Stems | None = None
     teacher_ids_NRLK: jax.Array | None = None
     teacher_logprobs_NRLK: jax.Array | None = None
+    weight_N: jax.Array | None = None
 
 
 def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     """Split a batch into ``parts`` batches with the same number of prompts, each for a separate update.
 
     The parts may have different numbers of completions, e.g. if some answers get no next turn. Losses are
-    means over a part, so advantages are scaled by these numbers: every completion has the same weight.
+    means over a part, so each is weighted by its number, relative to the mean of all parts: every completion
+    has the same weight.
     """
     size = batch.prompts_NBP.shape[1]
     if size % parts:
@@ -66,19 +69,11 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
         number = batch.stems.tokens_NSQ.shape[1]
         rest = rest.replace(stems=batch.stems.repeat(parts // math.gcd(parts, number)))
     pieces = [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
-    total_N = (np.asarray(batch.lengths_NR) > 0).sum(axis=1)
-    return [_weighed_by(piece, parts, total_N) for piece in pieces]
-
-
-def _weighed_by(piece: Batch, parts: int, total_N: np.ndarray) -> Batch:
-    """A part of a batch with ``total_N`` completions; advantages times the part's number / mean number."""
-    own_N = (np.asarray(piece.lengths_NR) > 0).sum(axis=1)
-    if (own_N * parts == total_N).all():
-        return piece
-    scale_N = own_N * parts / np.maximum(total_N, 1)
-    own = np.asarray(piece.advantages_NR)
-    scale = scale_N.reshape(-1, *[1] * (own.ndim - 1)).astype(np.float32)
-    return piece.replace(advantages_NR=own * scale)
+    if parts == 1:
+        return pieces
+    numbers_PN = np.array([(np.asarray(piece.lengths_NR) > 0).sum(axis=1) for piece in pieces])
+    weights_PN = (numbers_PN / np.maximum(numbers_PN.mean(axis=0), 1 / parts)).astype(np.float32)
+    return [piece.replace(weight_N=weight_N) for piece, weight_N in zip(pieces, weights_PN, strict=True)]
 
 
 def prompts_in_rows(batch: Batch, shards: int = 1) -> Batch:

@@ -25,7 +25,7 @@ from jaxmarl_llm.utils.errors import UserError
 
 
 def gradients(stack, config: LossConfig, base, trainable, packed: Packed, reference=None):
-    """Gradient of the mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
+    """Gradient of the weighted mean loss per agent (leading axis N) and the merged (SumCount, KL, Diagnostics).
 
     Micro-batches add sums and counts and divide once, so their number does not change the result. The
     diagnostics are over the completions that the model reads (see `packing.pack`).
@@ -73,6 +73,9 @@ def gradients(stack, config: LossConfig, base, trainable, packed: Packed, refere
     if not config.own_count:  # all completions count, also those not packed
         pg = pg.replace(count=_count(packed, config.division))
     divisor_N = jnp.maximum(pg.count, 1.0)
+    if packed.weight_N is not None:
+        divisor_N /= packed.weight_N
+        pg = pg.replace(sum=pg.sum * packed.weight_N)
     grads = jax.tree.map(lambda g: g / agent_axis.along(divisor_N, g), grads)
     return grads, (pg, kl, seen)
 

@@ -81,7 +81,7 @@ class Packed:
       rows: with leading axes X, Z, N, D; used micro-batches come first, and used rows in them.
       lengths_NR: number of tokens to learn in every completion of the batch, in any order; these give the
         divisor of the loss.
-      shared, agents, sampling: as in `Batch`.
+      shared, agents, sampling, weight_N: as in `Batch`.
     """
 
     prompts_XNDBP: jax.Array
@@ -92,6 +92,7 @@ class Packed:
     agents: tuple[str, ...] | None = struct.field(pytree_node=False, default=None)
     sampling: SamplingParams | None = struct.field(pytree_node=False, default=None)
     stems: Stems | None = None
+    weight_N: jax.Array | None = None
 
 
 def pack(
@@ -148,6 +149,7 @@ def pack(
         batch.agents,
         batch.sampling,
         _stems_of(batch, chosen_XNDB[..., ::unit]),
+        batch.weight_N,
     )
 
 

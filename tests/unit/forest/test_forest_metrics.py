@@ -196,6 +196,16 @@ def test_update_metrics_by_agent():
     assert all(type(value) is float for value in actual.values())
 
 
+def test_an_agent_without_completions_in_a_minibatch_has_no_means_over_tokens():
+    new = {"loss": np.array([0.0, 2.0]), "entropy": np.array([0.0, 1.5]), "ratio_mean": np.array([1.0, 1.0])}
+    first = metrics.update_metrics(("aux", "main"), new, present=["main"])
+    assert first == {"aux/loss": 0.0, "main/loss": 2.0, "main/entropy": 1.5, "main/ratio0": 1.0}
+    second = metrics.update_metrics(("aux", "main"), new | {"entropy": np.array([0.5, 0.5])})
+    means = metrics.over_minibatches([first, second])
+    assert (means["aux/entropy"], means["main/entropy"]) == (0.5, 1.0)
+    assert "aux/ratio0" not in means  # the second update's is not that of the first
+
+
 def test_minibatches():
     rows = [{"a/loss": 1.0, "a/ratio0": 1.0}, {"a/loss": 3.0, "a/ratio0": 1.4}]
     assert metrics.over_minibatches(rows) == {"a/loss": 2.0, "a/ratio0": 1.0}

@@ -214,12 +214,38 @@ def test_a_completion_has_the_same_weight_in_every_minibatch():
     lengths_NR = np.array([[3, 3, 3, 0], [3, 3, 0, 0]], np.int32)
     batch = batch.replace(lengths_NR=lengths_NR)
 
-    def weights(part):
+    def weights(part, weight_N):
         there = np.asarray(part.lengths_NR) > 0
-        return np.where(there, part.advantages_NR, 0) / np.maximum(there.sum(axis=1, keepdims=True), 1)
+        count_N1 = np.maximum(there.sum(axis=1, keepdims=True), 1)
+        return np.where(there, part.advantages_NR, 0) * weight_N[:, None] / count_N1
 
-    apart = np.concatenate([weights(part) for part in batches.split_minibatches(batch, 2)], axis=1)
-    np.testing.assert_allclose(apart / 2, weights(batch), rtol=1e-6)
-    by_token = batch.replace(advantages_NR=np.repeat(batch.advantages_NR[..., None], 3, axis=2))
-    for part, token_part in zip(*(batches.split_minibatches(b, 2) for b in (batch, by_token)), strict=True):
-        np.testing.assert_array_equal(token_part.advantages_NR[..., 0], part.advantages_NR)
+    parts = batches.split_minibatches(batch, 2)
+    apart = np.concatenate([weights(part, part.weight_N) for part in parts], axis=1)
+    np.testing.assert_allclose(apart / 2, weights(batch, np.ones(2)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kl_coef": 0.5, "kl_kind": "k1"},
+        {"entropy_coef": 0.5},
+        {"drop_truncated": True},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_minibatches_of_different_numbers_of_completions_have_the_gradient_of_the_whole(more):
+    """The mean over the parts, with all terms of the loss, from a policy that has left its reference."""
+    config = LossConfig(SamplingParams(3), **more)
+    moved = jax.tree.map(lambda x: x + 0.05, tiny.lora())
+    finished_NR = np.array([[True] * 4, [True] * 3 + [False]])
+    lengths_NR = np.array([[3, 3, 3, 0], [3, 3, 3, 3]], np.int32)
+    batch = config.kept(scripted().replace(lengths_NR=lengths_NR, finished_NR=finished_NR))
+
+    def gradient(batch):
+        return tiny.gradients(tiny.stack(), config, tiny.params(), moved, batch)
+
+    parts = [gradient(part) for part in batches.split_minibatches(batch, 2)]
+    whole, (pg, *_) = gradient(batch)
+    for a, *of_parts in zip(*(jax.tree.leaves(g) for g in (whole, *[g for g, _ in parts])), strict=True):
+        np.testing.assert_allclose(np.mean(of_parts, axis=0), a, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(np.mean([pg.mean() for _, (pg, *_) in parts], axis=0), pg.mean(), rtol=1e-5)
