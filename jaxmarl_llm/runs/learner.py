@@ -21,7 +21,7 @@ from jaxmarl_llm.systems.types import Credit
 from jaxmarl_llm.tasks.judgement import is_sequential, task_ids
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
-from jaxmarl_llm.update import collate, packing
+from jaxmarl_llm.update import Rates, collate, packing
 from jaxmarl_llm.update.batches import Batch, split_minibatches
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
@@ -172,7 +172,7 @@ class Learner:
         # Given texts are packed with their prompts: another width would only be compiled again.
         return sizes.largest() if sizes and self._loss.given_texts else sizes
 
-    def _descend(self, i: int, minibatch: Sequence[Batch], more, rates: update.Rates | None) -> dict:
+    def _descend(self, i: int, minibatch: Sequence[Batch], more, rates: Rates | None) -> dict:
         """One optimizer step of member i, see `update.train_step`; its metrics, arrays (N,) on the host."""
         member = self._team.members[i]
         layout = member.stack.layout
