@@ -90,6 +90,12 @@ def own(trainable: dict, n: int) -> dict:
     return _merge(params(), jax.tree.map(lambda x: np.asarray(x)[n], trainable))
 
 
+def changed_agents(before, after) -> np.ndarray:
+    """Whether any number of each agent differs between two trees with a leading agent axis, bool (N,)."""
+    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    return np.any([(np.asarray(x) != y).reshape(len(x), -1).any(1) for x, y in pairs], axis=0)
+
+
 @jax.jit
 def _forward(variables, tokens_L):
     return POLICY.apply(variables, tokens_L[None], jnp.arange(WIDTH)[None])[0][0]

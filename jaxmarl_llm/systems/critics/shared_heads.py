@@ -26,9 +26,8 @@ from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.errors import UserError
 
-HeadGradients = dict[
-    int, tuple[Any, jax.Array]
-]  # by position of the member: gradient of the heads, losses (N,)
+# By position of the member: gradient of the heads, losses (N,), and which of the heads have texts.
+HeadGradients = dict[int, tuple[Any, jax.Array, update.Rates]]
 
 
 def build(team: Team, key: jax.Array) -> Team:
@@ -89,7 +88,7 @@ class Heads(ValueModels):
             inputs = member.stack, self._loss, member.base, self._parameters(i), padded, data
             grads, losses_N = value_model.gradients(*inputs, rows=self._rows_of(member))
             body_gradients[self._places[i]] = _weighed(member.stack, grads, losses_N, coef)
-            for_heads[i] = grads["head"], losses_N
+            for_heads[i] = grads["head"], losses_N, value_model.rates(padded)
             metrics |= explained
         return body_gradients, for_heads, metrics
 
@@ -97,11 +96,9 @@ class Heads(ValueModels):
         """Update every head once; returns ``metrics`` and those of `Critics.learn`, with the gradient norm of
         the head.
         """
-        for i, (grads, losses_N) in of_heads.items():
+        for i, of_member in of_heads.items():
             member = self.team.members[i]
-            self.states[i], step_metrics = _step(
-                member.stack, self._optimizer, self.states[i], grads, losses_N
-            )
+            self.states[i], step_metrics = _step(member.stack, self._optimizer, self.states[i], *of_member)
             metrics = metrics | by_critic(member, step_metrics, metrics)
         return metrics
 
@@ -119,6 +116,6 @@ def _weighed(stack, grads, losses_N, coef):
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "optimizer"), donate_argnames=("state",))
-def _step(stack, optimizer, state: update.TrainState, grads, losses_N):
-    new, metrics, _ = update.descend(optimizer, state, grads, losses_N)
+def _step(stack, optimizer, state: update.TrainState, grads, losses_N, rates: update.Rates):
+    new, metrics, _ = update.descend(optimizer, state, grads, losses_N, rates)
     return stack.layout.constrain(new), stack.layout.replicate(metrics)

@@ -18,7 +18,7 @@ from flax import struct
 from jaxmarl_llm.losses import SumCount
 from jaxmarl_llm.policy.prefill import features, prefill
 from jaxmarl_llm.sampling.padding import pad_prompts, padded_size
-from jaxmarl_llm.update import TrainState, descend
+from jaxmarl_llm.update import Rates, TrainState, descend
 from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.errors import UserError
 
@@ -101,6 +101,12 @@ def _values(stack, base, params, texts: Texts, by_token: bool) -> jax.Array:
     return jax.vmap(one, in_axes=(axes, 0, 0, 0))(*inputs)
 
 
+def rates(texts: Texts) -> Rates:
+    """All models that have texts learn at the optimizer's rate; momentum would move the others too."""
+    used_N = jnp.asarray(texts.used_NB).any(1)
+    return Rates(used_N, jnp.ones(used_N.shape))
+
+
 Loss = Callable[[jax.Array, Any, jax.Array], SumCount]
 
 
@@ -135,11 +141,11 @@ def train_step(
 
     Returns:
       The new state, and ``loss`` and ``grad_norm``, (N,) each. If any of these is not finite, the state is
-      the old one.
+      the old one. A model without texts stays as it is.
     """
     options = dict(rows=rows, by_token=by_token)
     grads, losses_N = gradients(stack, loss, base, state.trainable, texts, targets, **options)
-    new, metrics, _ = descend(optimizer, state, grads, losses_N)
+    new, metrics, _ = descend(optimizer, state, grads, losses_N, rates(texts))
     return stack.layout.constrain(new), stack.layout.replicate(metrics)
 
 

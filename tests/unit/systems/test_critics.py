@@ -71,6 +71,18 @@ def test_a_critic_without_texts_has_no_values_and_no_metrics():
     assert actual.values({}) == {}
 
 
+def test_a_critic_without_texts_beside_one_with_some_stays_as_it_is():
+    """After an update of both, whose momentum would move it."""
+    actual, targets = made(), {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}
+    actual.learn(TEXTS, actual.values(TEXTS), targets)
+    before = jax.tree.map(np.array, actual.states[0])
+    texts = {"a": TEXTS["a"]}
+    actual.learn(texts, actual.values(texts), targets)
+    changed_N = tiny.changed_agents(before.trainable, actual.states[0].trainable)
+    assert changed_N.tolist() == [True, False]
+    assert tiny.changed_agents(before.opt_state, actual.states[0].opt_state).tolist() == [True, False]
+
+
 @pytest.mark.slow
 def test_more_updates_lower_the_loss_more():
     targets, errors = {0: 1.0, 3: -1.0, 1: 0.5, 5: 2.0}, {}

@@ -114,3 +114,14 @@ def test_a_team_that_learns_nothing_is_refused():
     still = Member(tiny.stack(mode="frozen"), tiny.params(), None, tiny.Tokenizer(), "tiny")
     with pytest.raises(ValueError, match="no agent learns, so there is no body"):
         Heads(Team((still,)), jax.random.key(0), list, optax.sgd(0.1))
+
+
+def test_a_head_without_texts_stays_as_it_is():
+    """After an update of both heads, whose momentum would move it."""
+    members = Member(tiny.stack(), tiny.params(), tiny.lora(), tiny.Tokenizer(), "tiny"),
+    heads = Heads(Team(members), jax.random.key(0), lambda: [tiny.lora()], optax.adam(0.1), rows=2)
+    for texts, moved in ((TEXTS, [True, True]), ({"a": TEXTS["a"]}, [True, False])):
+        before = jax.tree.map(np.array, heads.states[0])
+        _, of_heads, metrics = heads.gradients(texts, heads.values(texts), TARGETS, 0.5)
+        heads.learn(of_heads, metrics)
+        assert tiny.changed_agents(before.trainable, heads.states[0].trainable).tolist() == moved
