@@ -133,7 +133,8 @@ class Learner:
             # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
             present = _with_completions(batches, agents)
             rates = training.rates(self.config, agents, present)
-            pieces = [split_minibatches(batch, self.config.train.minibatches) for batch in batches]
+            parts, by_tokens = self.config.train.minibatches, self._loss.aggregation == "token"
+            pieces = [split_minibatches(batch, parts, by_tokens) for batch in batches]
             for minibatch in [*zip(*pieces, strict=True)] * self.config.train.epochs:
                 new = self._descend(i, minibatch, credit.gradients.get(i), rates)
                 learners = [agent for agent in self.learners if agent in present]

@@ -49,12 +49,12 @@ class Batch:
     weight_N: jax.Array | None = None
 
 
-def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
+def split_minibatches(batch: Batch, parts: int, by_tokens: bool = False) -> list[Batch]:
     """Split a batch into ``parts`` batches with the same number of prompts, each for a separate update.
 
     The parts may have different numbers of completions, e.g. if some answers get no next turn. Losses are
     means over a part, so each is weighted by its number, relative to the mean of all parts: every completion
-    has the same weight.
+    has the same weight; with ``by_tokens``, for losses that are means over tokens, every token.
     """
     size = batch.prompts_NBP.shape[1]
     if size % parts:
@@ -71,7 +71,8 @@ def split_minibatches(batch: Batch, parts: int) -> list[Batch]:
     pieces = [jax.tree.map(lambda x, i=i: cut(x, i), rest).replace(shared=batch.shared) for i in range(parts)]
     if parts == 1:
         return pieces
-    numbers_PN = np.array([(np.asarray(piece.lengths_NR) > 0).sum(axis=1) for piece in pieces])
+    lengths_PNR = np.array([piece.lengths_NR for piece in pieces])
+    numbers_PN = (lengths_PNR if by_tokens else lengths_PNR > 0).sum(axis=2)
     weights_PN = (numbers_PN / np.maximum(numbers_PN.mean(axis=0), 1 / parts)).astype(np.float32)
     return [piece.replace(weight_N=weight_N) for piece, weight_N in zip(pieces, weights_PN, strict=True)]
 

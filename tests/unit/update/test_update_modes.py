@@ -230,6 +230,7 @@ def test_a_completion_has_the_same_weight_in_every_minibatch():
         {"kl_coef": 0.5, "kl_kind": "k1"},
         {"entropy_coef": 0.5},
         {"drop_truncated": True},
+        {"aggregation": "token", "kl_coef": 0.5},
     ],
     ids=lambda more: next(iter(more)),
 )
@@ -238,13 +239,14 @@ def test_minibatches_of_different_numbers_of_completions_have_the_gradient_of_th
     config = LossConfig(SamplingParams(3), **more)
     moved = jax.tree.map(lambda x: x + 0.05, tiny.lora())
     finished_NR = np.array([[True] * 4, [True] * 3 + [False]])
-    lengths_NR = np.array([[3, 3, 3, 0], [3, 3, 3, 3]], np.int32)
+    lengths_NR = np.array([[3, 2, 1, 0], [3, 3, 3, 3]], np.int32)
     batch = config.kept(scripted().replace(lengths_NR=lengths_NR, finished_NR=finished_NR))
 
     def gradient(batch):
         return tiny.gradients(tiny.stack(), config, tiny.params(), moved, batch)
 
-    parts = [gradient(part) for part in batches.split_minibatches(batch, 2)]
+    of_tokens = config.aggregation == "token"
+    parts = [gradient(part) for part in batches.split_minibatches(batch, 2, by_tokens=of_tokens)]
     whole, (pg, *_) = gradient(batch)
     for a, *of_parts in zip(*(jax.tree.leaves(g) for g in (whole, *[g for g, _ in parts])), strict=True):
         np.testing.assert_allclose(np.mean(of_parts, axis=0), a, rtol=1e-4, atol=1e-7)
