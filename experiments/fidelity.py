@@ -10,6 +10,7 @@ of the advantages with it, within the groups that were compared. The run folder 
 
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ from . import replay
 
 if TYPE_CHECKING:
     from jaxmarl_llm.analysis.audit.fidelity import Fidelity
+
+
+NONE = "none"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,11 +139,17 @@ def show(result: Measured) -> None:
     """Print the table."""
     names = ("advantages of", "fidelity", "partners' halves", "groups", "variance")
     rows = [
-        (row.agent, f"{row.fidelity:.2f}", f"{row.repeats:.2f}", row.groups, f"{row.variance:.3g}")
+        (row.agent, _shown(row.fidelity), _shown(row.repeats), row.groups, f"{row.variance:.3g}")
         for row in result.rows
     ]
     console.table(rows, names)
+    if any(NONE in row for row in rows):
+        print(f"\n{NONE}: there is nothing to rank, in every group the values of one side are all equal")
     print(f"\niteration {result.step}: {result.judged} different answers were judged")
+
+
+def _shown(correlation: float) -> str:
+    return NONE if math.isnan(correlation) else f"{correlation:.2f}"
 
 
 def define_flags() -> None:

@@ -146,3 +146,13 @@ def test_too_few_partners_and_no_run(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(smoke.to_dict()))
     with pytest.raises(ValueError, match="nobody learned in it"):
         fidelity.measure(tmp_path, 1)
+
+
+def test_a_table_without_anything_to_rank_says_so(capsys):
+    rows = [audit.Fidelity("first", NAN, NAN, 0, 0.0), audit.Fidelity("second", 0.5, NAN, 3, 0.1)]
+    fidelity.show(fidelity.Measured(1, 12, rows))
+    shown = capsys.readouterr().out
+    assert "nan" not in shown and shown.split().count("none") == 3
+    assert "none: there is nothing to rank, in every group the values of one side are all equal" in shown
+    fidelity.show(fidelity.Measured(1, 12, [audit.Fidelity("first", 0.5, 0.25, 3, 0.1)]))
+    assert "none" not in capsys.readouterr().out
