@@ -81,6 +81,15 @@ def compared(by_value: Mapping[str, Mapping[str, Mapping[str, float]]], mode: st
     return rows
 
 
+def unchanged(by_mode: Mapping[str, Mapping[str, Mapping]]) -> bool:
+    """Whether all values have the same scores in every problem; of each mode, value and score, as `scores`."""
+    for by_value in by_mode.values():
+        first, *others = by_value.values()
+        if any(other != first for other in others):
+            return False
+    return True
+
+
 def _ends(prefix: str, ends) -> dict[str, float | None]:
     return {f"{prefix}{k}": float(x) if math.isfinite(x) else None for k, x in ends._asdict().items()}
 
@@ -143,7 +152,11 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "Folder with a folder per value.", required=True)
     flags.DEFINE_string("field", None, "The field of the config, such as commits.examples.", required=True)
     flags.DEFINE_list(
-        "values", None, "Its values, with commas between them; the first is compared with.", required=True
+        "values",
+        None,
+        "Its values, with commas between them; the first is compared with. A value that has commas itself "
+        "stands in double quotes.",
+        required=True,
     )
     flags.DEFINE_integer("samples", 0, "Answers per problem; 0: as the config says.", lower_bound=0)
 
@@ -165,14 +178,13 @@ def main(argv):
         path: command(flag.config_filename, shared, args.field, value, path, args.samples)
         for value, path in paths.items()
     })  # fmt: skip
-    rows = [
-        row
-        for mode in MODES
-        for row in compared({value: scores(path, mode) for value, path in paths.items()}, mode)
-    ]
+    by_mode = {mode: {value: scores(path, mode) for value, path in paths.items()} for mode in MODES}
+    rows = [row for mode, by_value in by_mode.items() for row in compared(by_value, mode)]
     lines, headers = table(rows, args.field)
     title = f"{args.field} of {flag.config_filename}, {rows[0]['problems']} problems"
     console.table(lines, headers, f"\n{title}")
+    if unchanged(by_mode):
+        print(f"\nAll values have the same scores in every problem: evaluations may not read {args.field}.")
     files.atomic_write_text(workdir / "vary.json", json.dumps(rows, indent=1) + "\n")
     files.atomic_write_text(workdir / "vary.md", console.markdown(lines, headers, title) + "\n")
     print(f"vary.md and vary.json are in {workdir}")

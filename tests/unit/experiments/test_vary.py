@@ -1,10 +1,12 @@
 """One field at several values: commands, what is kept, and differences paired by problem."""
 
+import functools
 import json
 import sys
 import types
 
 import pytest
+from absl import flags
 
 from experiments import vary
 from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter
@@ -54,6 +56,25 @@ def test_of_several_turns_the_last_answer_counts(tmp_path):
     actions = [answer("a", 0.0), answer("b", 0.2), answer("a", 0.8, turn=1, follows=0)]  # b ended after its first
     TranscriptWriter(tmp_path / "evaluation" / "sampled").write(0, actions)
     assert vary.scores(tmp_path / vary.RESULT)["bleu"] == pytest.approx({"a": 80.0, "b": 20.0})
+
+
+def test_values_that_change_nothing_are_noticed():
+    same = {"0": {"bleu": {"a": 1.0, "b": 2.0}}, "1": {"bleu": {"b": 2.0, "a": 1.0}}}
+    other = {"0": {"bleu": {"a": 1.0, "b": 2.0}}, "1": {"bleu": {"a": 1.0, "b": 3.0}}}
+    assert vary.unchanged({"sampled": same, "greedy": same})
+    assert not vary.unchanged({"sampled": same, "greedy": other})
+
+
+def test_a_value_with_commas_stands_in_double_quotes(monkeypatch):
+    values = flags.FlagValues()
+    monkeypatch.setattr(flags, "FLAGS", values)
+    for kind in ("string", "list", "integer"):
+        define = getattr(flags, f"DEFINE_{kind}")
+        monkeypatch.setattr(flags, f"DEFINE_{kind}", functools.partial(define, flag_values=values))
+    monkeypatch.setattr(vary.entry, "define_config", lambda: None)
+    vary.define_flags()
+    values(["vary", "--workdir=x", "--field=team.agents", """--values="('a','b')","('c',)\""""])
+    assert values.values == ["('a','b')", "('c',)"]
 
 
 def test_every_value_has_a_folder_of_its_own(tmp_path):
