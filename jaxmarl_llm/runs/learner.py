@@ -133,14 +133,13 @@ class Learner:
             # Momentum and weight decay would move an agent that has no turns, such as MALT's first one.
             present = _with_completions(batches, agents)
             rates = training.rates(self.config, agents, present)
+            learners = [agent for agent in self.learners if agent in present]
             parts, by_tokens = self.config.train.minibatches, self._loss.aggregation == "token"
             pieces = [split_minibatches(batch, parts, by_tokens) for batch in batches]
             for minibatch in [*zip(*pieces, strict=True)] * self.config.train.epochs:
                 new = self._descend(i, minibatch, credit.gradients.get(i), rates)
-                learners = [agent for agent in self.learners if agent in present]
-                rows.append(
-                    metrics.update_metrics(agents, new, learners, _with_completions(minibatch, agents))
-                )
+                there = _with_completions(minibatch, agents)
+                rows.append(metrics.update_metrics(agents, new, learners, there))
                 if not all(map(math.isfinite, rows[-1].values())):
                     return by_agent | metrics.over_minibatches(rows)
             by_agent |= metrics.over_minibatches(rows)
