@@ -117,15 +117,15 @@ ROWS = {
         ),
         ours=(
             Result(
-                SMOL, STARTER, "pass@1, sampled", "7.1 [2.7, 12.5]", "8.6 (1.5, 15.8) [5.1, 12.5]",
-                "a team, MAGRPO with cross 7.1 [3.9, 10.4], from 4.5 [0.9, 8.9]",
-                "gain +1.5 (-5.6, +8.6) [-3.3, +6.0]", "0, 1, 2", "16,000 tokens, both",
+                SMOL, STARTER, "pass@1, sampled", "7.6 [4.2, 11.2]", "8.6 (1.5, 15.8) [5.1, 12.5]",
+                "a team, MAGRPO with cross 7.1 [3.9, 10.4], from 3.1 [1.3, 5.1]",
+                "gain +1.0 (-6.1, +8.2) [-1.9, +3.9]", "0, 1, 2", "16,000 tokens, both",
                 COMPARE, "comparison.md", NOT_SHOWN,
             ),
             Result(
-                SMOL, "starter, after a warm-up", "pass@1, sampled", "17.0 (9.0, 25.0) [11.3, 22.9]",
+                SMOL, "starter, after a warm-up", "pass@1, sampled", "17.5 (10.9, 24.1) [12.1, 23.3]",
                 "19.0 (12.6, 25.5) [12.8, 25.6]", "a team, MAGRPO with partner samples 18.8 (12.1, 25.4)",
-                "gain +2.1 (-6.9, +11.0) [-1.2, +5.4]", "3", "16,000 tokens, both",
+                "gain +1.6 (-5.2, +8.3) [-1.5, +4.5]", "3", "16,000 tokens, both",
                 COMPARE, "comparison.md", NOT_SHOWN,
             ),
         ),

@@ -77,13 +77,13 @@ ROWS = {
         ),
         ours=(
             Result(
-                SMOL, STARTER, "return, sampled", "nothing is trained", "35.9 [34.5, 37.5]",
-                "side by side 36.8 [35.0, 38.8]", "-0.9 [-2.6, +0.8], over the problems", "0", "one answer a problem",
+                SMOL, STARTER, "return, sampled", "nothing is trained", "36.4 [35.6, 37.3]",
+                "side by side 36.2 [35.3, 37.1]", "+0.2 [-0.6, +1.1], over the problems", "0", "four answers a problem",
                 COMPARE, "comparison.md", NOT_SHOWN,
             ),
             Result(
-                SMOL, STARTER, "return, sampled", "35.9 [34.5, 37.5]", "37.4 (34.6, 40.2) [36.6, 38.2], trained",
-                "side by side, trained 38.4 [37.3, 39.4]", "gain +1.4 (-1.4, +4.2) [+0.0, +2.8]", "0, 1, 2",
+                SMOL, STARTER, "return, sampled", "36.4 [35.6, 37.3]", "37.4 (34.6, 40.2) [36.6, 38.2], trained",
+                "side by side, trained 38.4 [37.3, 39.4]", "gain +1.0 (-1.8, +3.7) [+0.1, +1.8]", "0, 1, 2",
                 "16,000 tokens, both", COMPARE, "comparison.md", NOT_SHOWN,
             ),
             Result(
@@ -109,7 +109,7 @@ ROWS = {
         ours=(
             Result(
                 SMOL, STARTER, "return, sampled", "nothing is trained", "5.7 [3.6, 7.9]",
-                "side by side 36.8 [35.0, 38.8]", "-31.1 [-33.9, -28.2], over the problems", "0",
+                "side by side 36.2 [35.3, 37.1]", "-30.5 [-32.6, -28.3], over the problems", "0",
                 "one answer a problem", COMPARE, "comparison.md", SAME,
             ),
         ),
