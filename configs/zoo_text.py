@@ -110,7 +110,7 @@ ROWS = {
             Result(
                 SMOL, STARTER, "return, sampled", "nothing is trained", "5.7 [3.6, 7.9]",
                 "side by side 36.2 [35.3, 37.1]", "-30.5 [-32.6, -28.3], over the problems", "0",
-                "one answer a problem", COMPARE, "comparison.md", SAME,
+                "one answer a problem, side by side four", COMPARE, "comparison.md", SAME,
             ),
         ),
         differs="published untrained as here; this small model answers the second round without functions",
