@@ -6,9 +6,9 @@ import pathlib
 import shutil
 import textwrap
 
+import command_flags
 import pytest
 import smoke_runs
-from absl import flags
 from method_runs import SMALL, TWO_TURNS
 
 from configs import coding
@@ -198,17 +198,10 @@ def changed(runs, tmp_path):
 
 
 def command(monkeypatch, *arguments):
-    monkeypatch.setattr(flags, "FLAGS", flags.FlagValues())
-    monkeypatch.setattr(flags, "DEFINE_string", _defined(flags.DEFINE_string))
-    monkeypatch.setattr(flags, "DEFINE_integer", _defined(flags.DEFINE_integer))
-    monkeypatch.setattr(flags, "DEFINE_float", _defined(flags.DEFINE_float))
+    own = command_flags.defined_apart(monkeypatch)
     replay.define_flags()
-    flags.FLAGS(["replay", *arguments])
+    own(["replay", *arguments])
     return replay.main(["replay"])
-
-
-def _defined(define):
-    return lambda *args, **options: define(*args, **options, flag_values=flags.FLAGS)
 
 
 @pytest.mark.model

@@ -1,13 +1,12 @@
 """experiments.report and experiments.ranking as commands: what they write, and a folder that is not there."""
 
-import functools
 import json
 import subprocess
 
+import command_flags
 import pytest
 import report_runs
 import smoke_runs
-from absl import flags
 from report_runs import THREE_SETTINGS, Elements, write_evaluation
 
 from experiments import report
@@ -49,14 +48,10 @@ def test_the_command_draws_a_file(tmp_path):
 ])
 def test_a_flag_that_the_page_does_not_read_is_refused(flag, searches, monkeypatch):
     """Even with its default value: who gives it expects something."""
-    monkeypatch.setattr(flags, "FLAGS", flags.FlagValues())
-    for kind in ("string", "list", "integer"):
-        define = getattr(flags, f"DEFINE_{kind}")
-        own = functools.partial(define, flag_values=flags.FLAGS)
-        monkeypatch.setattr(flags, f"DEFINE_{kind}", own)
+    own = command_flags.defined_apart(monkeypatch)
     report.define_flags()
-    flags.FLAGS(["report", flag])
-    report.refuse_unread(flags.FLAGS, not searches)
+    own(["report", flag])
+    report.refuse_unread(own, not searches)
     kinds = ("run folders, and results files are given", "results files, and run folders are given")
     with pytest.raises(UserError, match=f"^{flag.partition('=')[0]} is for {kinds[0 if searches else 1]}$"):
-        report.refuse_unread(flags.FLAGS, searches)
+        report.refuse_unread(own, searches)

@@ -2,8 +2,8 @@
 
 import json
 
+import command_flags
 import pytest
-from absl import flags
 
 from benchmarks import collab
 from experiments import together
@@ -30,12 +30,8 @@ def test_no_numbers_are_in_two_splits_and_answers_are_right(tmp_path):
 
 @pytest.mark.parametrize("way", collab.WAYS)
 def test_flags_of_each_way(way, tmp_path, monkeypatch):
-    own = flags.FlagValues()
-    monkeypatch.setattr(flags, "FLAGS", own)
+    own = command_flags.defined_apart(monkeypatch)
     monkeypatch.setattr(together.entry, "define_config", lambda *_: None)
-    for name in ("DEFINE_list", "DEFINE_enum", "DEFINE_float", "DEFINE_integer", "DEFINE_string", "DEFINE_bool"):
-        define = getattr(flags, name)
-        monkeypatch.setattr(flags, name, lambda *a, _define=define, **k: _define(*a, flag_values=own, **k))
     together.define_flags()
     argv, out = collab.measuring(tmp_path, 1, way, smoke=True)
     own(["together", *argv[3:]])

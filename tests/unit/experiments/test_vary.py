@@ -1,12 +1,11 @@
 """One field at several values: commands, what is kept, and differences paired by problem."""
 
-import functools
 import json
 import sys
 import types
 
+import command_flags
 import pytest
-from absl import flags
 
 from experiments import vary
 from jaxmarl_llm.transcripts import AgentRecord, JointAction, TranscriptWriter
@@ -66,15 +65,11 @@ def test_values_that_change_nothing_are_noticed():
 
 
 def test_a_value_with_commas_stands_in_double_quotes(monkeypatch):
-    values = flags.FlagValues()
-    monkeypatch.setattr(flags, "FLAGS", values)
-    for kind in ("string", "list", "integer"):
-        define = getattr(flags, f"DEFINE_{kind}")
-        monkeypatch.setattr(flags, f"DEFINE_{kind}", functools.partial(define, flag_values=values))
+    own = command_flags.defined_apart(monkeypatch)
     monkeypatch.setattr(vary.entry, "define_config", lambda: None)
     vary.define_flags()
-    values(["vary", "--workdir=x", "--field=team.agents", """--values="('a','b')","('c',)\""""])
-    assert values.values == ["('a','b')", "('c',)"]
+    own(["vary", "--workdir=x", "--field=team.agents", """--values="('a','b')","('c',)\""""])
+    assert own.values == ["('a','b')", "('c',)"]
 
 
 def test_every_value_has_a_folder_of_its_own(tmp_path):
