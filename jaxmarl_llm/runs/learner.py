@@ -22,7 +22,7 @@ from jaxmarl_llm.tasks.judgement import is_sequential, task_ids
 from jaxmarl_llm.tasks.types import Task
 from jaxmarl_llm.team import Team
 from jaxmarl_llm.update import Rates, collate, packing
-from jaxmarl_llm.update.batches import Batch, split_minibatches
+from jaxmarl_llm.update.batches import Batch
 from jaxmarl_llm.utils.compiled_ahead import CompiledAhead
 from jaxmarl_llm.utils.errors import UserError
 
@@ -134,8 +134,7 @@ class Learner:
             present = _with_completions(batches, agents)
             rates = training.rates(self.config, agents, present)
             learners = [agent for agent in self.learners if agent in present]
-            parts, by_tokens = self.config.train.minibatches, self._loss.aggregation == "token"
-            pieces = [split_minibatches(batch, parts, by_tokens) for batch in batches]
+            pieces = [self._loss.minibatches(batch, self.config.train.minibatches) for batch in batches]
             for minibatch in [*zip(*pieces, strict=True)] * self.config.train.epochs:
                 new = self._descend(i, minibatch, credit.gradients.get(i), rates)
                 there = _with_completions(minibatch, agents)

@@ -132,6 +132,10 @@ class LossConfig:
             )
         return batch.replace(lengths_NR=np.where(batch.finished_NR, batch.lengths_NR, 0))
 
+    def minibatches(self, batch: Batch, parts: int) -> list[Batch]:
+        """`batches.split_minibatches`, weighted by what this loss is a mean over."""
+        return batches.split_minibatches(batch, parts, by_tokens=self.aggregation == "token")
+
     def _prompts(self, batch: Batch) -> int:
         """Prompts of a micro-batch."""
         if batch.given_NR is not None:  # prompts are in the rows

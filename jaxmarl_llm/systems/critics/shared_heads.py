@@ -26,7 +26,7 @@ from jaxmarl_llm.team import Member, Team
 from jaxmarl_llm.utils import agent_axis
 from jaxmarl_llm.utils.errors import UserError
 
-# By position of the member: gradient of the heads, losses (N,), and which of the heads have texts.
+# By position of the member: gradient and losses (N,) of the heads, and their learning rates.
 HeadGradients = dict[int, tuple[Any, jax.Array, update.Rates]]
 
 

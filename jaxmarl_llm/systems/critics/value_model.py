@@ -102,7 +102,7 @@ def _values(stack, base, params, texts: Texts, by_token: bool) -> jax.Array:
 
 
 def rates(texts: Texts) -> Rates:
-    """All models that have texts learn at the optimizer's rate; momentum would move the others too."""
+    """Rates with which models without texts stay as they are: momentum would move them."""
     used_N = jnp.asarray(texts.used_NB).any(1)
     return Rates(used_N, jnp.ones(used_N.shape))
 

@@ -245,8 +245,7 @@ def test_minibatches_of_different_numbers_of_completions_have_the_gradient_of_th
     def gradient(batch):
         return tiny.gradients(tiny.stack(), config, tiny.params(), moved, batch)
 
-    of_tokens = config.aggregation == "token"
-    parts = [gradient(part) for part in batches.split_minibatches(batch, 2, by_tokens=of_tokens)]
+    parts = [gradient(part) for part in config.minibatches(batch, 2)]
     whole, (pg, *_) = gradient(batch)
     for a, *of_parts in zip(*(jax.tree.leaves(g) for g in (whole, *[g for g, _ in parts])), strict=True):
         np.testing.assert_allclose(np.mean(of_parts, axis=0), a, rtol=1e-4, atol=1e-7)
